@@ -24,6 +24,7 @@ from sk_stormc.utils.validation import (
     check_choice,
     check_int,
     check_number,
+    is_list,
     is_word,
     short,
 )
@@ -32,35 +33,24 @@ from sk_stormc.utils.warnings import warn
 if TYPE_CHECKING:
     from sklearn.neighbors import NearestNeighbors
 
-__all__ = [
-    "affinities",
-    "check_perplexity",
-    "conditional_probabilities",
-    "graph_affinities",
-    "nearest_neighbors",
-    "perplexity_affinities",
-    "perplexity_search",
-]
-
 TINY = np.finfo(float).tiny
 
 
 def check_perplexity(perplexity):
     """The checked perplexity as a float, or several as a tuple of floats. Raises
     ValueError if it is neither."""
-    if isinstance(perplexity, (list, tuple)) or (
+    several = is_list(perplexity) or (
         isinstance(perplexity, np.ndarray) and perplexity.ndim == 1
-    ):
-        if not len(perplexity):
-            raise ValueError(
-                "perplexity must be a number or a sequence of some, got "
-                f"{short(perplexity)}"
-            )
-        for value in perplexity:
-            check_number("perplexity", value, low=1)
-        return tuple(float(value) for value in perplexity)
-    check_number("perplexity", perplexity, low=1)
-    return float(perplexity)
+    )
+    values = perplexity if several else [perplexity]
+    if not len(values):
+        raise ValueError(
+            "perplexity must be a number or a sequence of some, got "
+            f"{short(perplexity)}"
+        )
+    for value in values:
+        check_number("perplexity", value, low=1)
+    return tuple(map(float, values)) if several else float(perplexity)
 
 
 def conditional_probabilities(distances: ArrayLike, perplexity: float) -> FloatArray:
@@ -97,8 +87,8 @@ def conditional_probabilities(distances: ArrayLike, perplexity: float) -> FloatA
     P = as_numbers("distances", distances)
     if P.ndim != 2 or not P.size or not (np.isfinite(P) & (P >= 0)).all():
         raise ValueError(
-            "distances must be finite, >= 0 and of shape (n_points, n_neighbors), "
-            f"got {short(distances)}"
+            "distances must be finite, >= 0 and of shape (n_points, n_neighbors), got "
+            f"{short(distances)}"
         )
     _to_probabilities(P, perplexity)
     return P
@@ -130,9 +120,8 @@ def _to_probabilities(D, perplexity):
 def _guess(k, target):
     """A first guess of the precision beta: the beta of k evenly spaced squared
     distances, which are typical of data."""
-    return _precisions(
-        np.linspace(0, 2, k, dtype=np.float32)[None], target, np.ones(1)
-    )[0]
+    D = np.linspace(0, 2, k, dtype=np.float32)[None]
+    return _precisions(D, target, np.ones(1))[0]
 
 
 def _precisions(D, target, beta):
@@ -177,8 +166,7 @@ def _points(X, metric):
     if X.shape[0] != X.shape[1]:
         raise ValueError(
             f"with metric='precomputed' X must be square, got shape {X.shape}: for "
-            "distances to some neighbours only, "
-            "pass a sparse graph, as "
+            "distances to some neighbours only, pass a sparse graph, as "
             "sklearn.neighbors.KNeighborsTransformer(mode='distance') creates it"
         )
     return not_negative(X)
@@ -230,14 +218,7 @@ def nearest_neighbors(
     check_int("n_neighbors", n_neighbors, low=1)
     X = _points(X, metric)
     fewest_neighbors(X, metric)
-    return fit_search(
-        X,
-        n_neighbors,
-        metric=metric,
-        metric_params=metric_params,
-        n_jobs=n_jobs,
-        neighbors=neighbors,
-    )
+    return fit_search(X, n_neighbors, metric, metric_params, n_jobs, neighbors)
 
 
 def perplexity_search(
@@ -294,32 +275,21 @@ def perplexity_search(
     check_choice("factor", factor, (2, 3))
     X = _points(X, metric)
     fewest = fewest_neighbors(X, metric)
-    most, largest = max(1.0, fewest / 3), np.max(asked)
-    used = (
-        min(asked, most)
-        if not isinstance(asked, tuple)
-        else tuple(value for value in asked if value <= most)
-    )
-    if isinstance(asked, tuple) and most < largest and most not in used:
-        used += (most,)  # only once, even if several are lowered to it
-    if most < largest:
+    several = isinstance(asked, tuple)
+    most, used = max(1.0, fewest / 3), asked if several else (asked,)
+    if most < max(used):
+        used = tuple(value for value in used if value <= most)
+        if most not in used:
+            used += (most,)  # only once, even if several are lowered to it
         warn(
             f"perplexity={perplexity} is too large for data in which a sample has "
-            f"{fewest} neighbours: lowered to "
-            f"{most:.4g}, a third of that (but at least 1), as the probabilities "
-            "would be nearly equal otherwise",
+            f"{fewest} neighbours: lowered to {most:.4g}, a third of that (but at "
+            "least 1), as the probabilities would be nearly equal otherwise",
             UserWarning,
         )
-    k = int(factor * np.max(used)) + 1
-    search = fit_search(
-        X,
-        k,
-        metric=metric,
-        metric_params=metric_params,
-        n_jobs=n_jobs,
-        neighbors=neighbors,
-    )
-    return search, used
+    k = int(factor * max(used)) + 1
+    search = fit_search(X, k, metric, metric_params, n_jobs, neighbors)
+    return search, used if several else used[0]
 
 
 def affinities(
@@ -372,11 +342,10 @@ def graph_affinities(
     data, columns, starts = graph.data.astype(float), graph.indices.copy(), graph.indptr
     counts = np.diff(starts)
     for k in np.unique(counts):
-        rows = np.flatnonzero(counts == k)
-        if len(rows) == len(counts):
+        if (counts == k).all():
             _to_probabilities(data.reshape(-1, k), perplexity)
         else:
-            entries = starts[rows, None] + np.arange(k)
+            entries = starts[np.flatnonzero(counts == k), None] + np.arange(k)
             data[entries] = conditional_probabilities(data[entries], perplexity)
     return sparse.csr_array((data, columns, starts.copy()), shape=graph.shape)
 

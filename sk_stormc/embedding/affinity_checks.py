@@ -9,8 +9,6 @@ from sk_stormc.embedding.neighbors.checks import row_numbers
 from sk_stormc.utils.types import Array, SparseMatrix
 from sk_stormc.utils.validation import check_bool
 
-__all__ = ["check_affinities", "normalised_affinities"]
-
 
 def normalised_affinities(X: Array | SparseMatrix, joint: bool) -> SparseMatrix:
     """Normalise affinities that the user passed in place of data."""
@@ -37,8 +35,7 @@ def normalised_affinities(X: Array | SparseMatrix, joint: bool) -> SparseMatrix:
     if not sums.all():
         raise ValueError(
             "with metric='affinities' X must have a positive affinity of each sample "
-            "to another, got none in row "
-            f"{int(np.argmin(sums))}"
+            f"to another, got none in row {int(np.argmin(sums))}"
         )
     P.data /= sums.sum() if joint else np.repeat(sums, np.diff(P.indptr))
     return P

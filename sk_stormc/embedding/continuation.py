@@ -4,6 +4,7 @@ fitted map."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -19,11 +20,9 @@ from sk_stormc.engine.results import SolverResult
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, StopReason
 from sk_stormc.utils.descriptions import check_unchanged, describe
-from sk_stormc.utils.threads import in_threads
+from sk_stormc.utils.threads import in_threads, threads
 from sk_stormc.utils.types import FloatArray
 from sk_stormc.utils.validation import check_int, check_number, short
-
-__all__ = ["Continuation", "as_map"]
 
 # parameters that `optimize` may not change
 SAME = ("n_components", "perplexity", "kernel", "dof", "metric")
@@ -52,6 +51,7 @@ class Continuation:
     _kernel: Callable
     _keep: Callable
     n_components: int
+    n_jobs: int | None
     dof: float
 
     @with_fit
@@ -112,15 +112,13 @@ class Continuation:
             "learning_rate", learning_rate, low=0, inclusive=False, words=(None,)
         )
         check_int("record_every", record_every, low=1, words=("auto",))
-        every = None if isinstance(record_every, str) else record_every
-        rate = None if learning_rate is None else float(learning_rate)
         stage = Stage(
             int(n_iter),
             float(exaggeration),
             on=True,
             asked=True,
-            learning_rate=rate,
-            record_every=every,
+            learning_rate=learning_rate and float(learning_rate),
+            record_every=None if isinstance(record_every, str) else record_every,
         )
         method = self._method(len(self.embedding_))
         if learning_rate is not None and isinstance(method, LBFGS):
@@ -129,9 +127,12 @@ class Continuation:
                 f"{short(learning_rate)}"
             )
         for name in SAME:
-            before, now = self._progress.parameters[name], describe(getattr(self, name))
             check_unchanged(
-                name, before, now, "optimize", "another map needs a new fit"
+                name,
+                self._progress.parameters[name],
+                describe(getattr(self, name)),
+                "optimize",
+                "another map needs a new fit",
             )
         fit = Fit.further(self)
         fit.progress.plan.append(stage)
@@ -173,7 +174,7 @@ class Continuation:
         else:
             # L-BFGS is the exact reference, for which float32 is too coarse
             precision = np.float64 if isinstance(method, LBFGS) else np.float32
-            objective = SNEProblem(
+            problem = SNEProblem(
                 P,
                 self.n_components,
                 kernel=kernel,
@@ -181,31 +182,27 @@ class Continuation:
                 joint=joint,
                 dtype=precision,
             )
+            x = start[order].ravel()
             objective, result = run_stages(
-                stages,
-                fit,
-                objective,
-                start[order].ravel(),
-                method,
-                fitted,
-                lines,
-                before,
+                stages, fit, problem, x, method, fitted, lines, before
             )
         vars(self).update(fitted(result.x))
-        self.kernel_, self._of_map = (
-            kernel,
-            {"kernel": kernel, "dof": self.dof, "dtype": result.x.dtype.name},
-        )
+        self.kernel_ = kernel
+        self._of_map = {
+            "kernel": kernel,
+            "dof": self.dof,
+            "dtype": result.x.dtype.name,
+        }
         return result, objective
 
     def _finish(self, result, method, fit):
         """Store the fitted attributes of a result of `_run_stages`."""
-        vars(self).pop("_divergence", None)  # cached for an earlier map
+        vars(self).pop("kl_divergence_", None)  # cached for an earlier map
         self._keep(method.name if isinstance(method, Descent) else method, result, fit)
         self.record_iterations_ = result.record_iterations
         fit.end()
 
-    @property
+    @cached_property
     def kl_divergence_(self) -> float:
         """The divergence of the map from the affinities of 3 perplexity + 1 neighbours,
         computed when first read."""
@@ -213,14 +210,9 @@ class Continuation:
             raise AttributeError(
                 f"this {type(self).__name__} is not fitted, so it has no kl_divergence_"
             )
-        if "_divergence" not in vars(self):
-            self._divergence = self._final_divergence()
-        return self._divergence
-
-    @in_threads
-    def _final_divergence(self):
         points, near = self.embedding_, self._near
-        problem = SNEProblem(
-            near.affinities(), points.shape[1], joint=near.joint, **self._of_map
-        )
-        return problem.divergence(points.ravel().astype(problem.dtype))
+        with threads(self.n_jobs):
+            problem = SNEProblem(
+                near.affinities(), points.shape[1], joint=near.joint, **self._of_map
+            )
+            return problem.divergence(points.ravel().astype(problem.dtype))

@@ -5,8 +5,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["warn_if_not_converged"]
-
 # A difference of two divergences that is not visible in a map. Without it, maps with a
 # divergence near 0 would be said to move.
 INVISIBLE_DIVERGENCE = 3e-4
@@ -58,8 +56,7 @@ def _worse(model, objective):
         return None
     return (
         f"the map's divergence, {last:.4g}, is above one that was recorded, "
-        f"{best:.4g}. Use a smaller "
-        "learning_rate or larger batches."
+        f"{best:.4g}. Use a smaller learning_rate or larger batches."
     )
 
 
@@ -72,8 +69,8 @@ def _moving(model, objective, result):
         return None
     return (
         f"the map was still moving after {model.n_iter_} iterations: "
-        f"{PROBE_ITERATIONS} more would lower its divergence, "
-        f"{before:.4g}, by {(before - after) / before:.1%}. Increase max_iter."
+        f"{PROBE_ITERATIONS} more would lower its divergence, {before:.4g}, by "
+        f"{(before - after) / before:.1%}. Increase max_iter."
     )
 
 
@@ -89,8 +86,7 @@ def _stuck(model, method, objective, result):
         return None
     advice = (
         f"Steps of {type(method).__name__} as set are too short or too few: use "
-        "solver='auto', a larger learning_rate "
-        "or a larger max_iter."
+        "solver='auto', a larger learning_rate or a larger max_iter."
     )
     if exaggerated:
         advice = (
@@ -101,9 +97,8 @@ def _stuck(model, method, objective, result):
         advice = f"Use a smaller tol: with {method.tol:g} the fit ended there."
     return (
         f"the map has hardly left its start: its divergence was {start:.4g} there and "
-        f"is {last:.4g} after "
-        f"{model.n_iter_} iterations, and its points have a standard deviation of "
-        f"{width:.2g}. {advice}"
+        f"is {last:.4g} after {model.n_iter_} iterations, and its points have a "
+        f"standard deviation of {width:.2g}. {advice}"
     )
 
 
@@ -119,7 +114,6 @@ def _narrow(objective, result):
         return None
     return (
         f"the map is too narrow for dof={objective.dof:g}: with all distances times "
-        f"{factor:.3g}, its divergence of "
-        f"{before:.4g} would be {after:.4g}. Use a larger dof. solver='lbfgs' reaches "
-        "larger distances."
+        f"{factor:.3g}, its divergence of {before:.4g} would be {after:.4g}. Use a "
+        "larger dof. solver='lbfgs' reaches larger distances."
     )

@@ -11,7 +11,7 @@ padded to twice the length of the map. Cubic B-splines on the coarser mesh are s
 those on the finer mesh, so the transfer between the meshes is exact.
 """
 
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import numpy as np
 from scipy import fft, sparse, special
@@ -19,8 +19,6 @@ from scipy import fft, sparse, special
 from sk_stormc.embedding.kernel_sums import StudentT
 from sk_stormc.utils.machine import TASK_NUMBERS
 from sk_stormc.utils.threads import each, n_threads, parts
-
-__all__ = ["PADDING_NODES", "Convolution"]
 
 # padding in nodes, over which the short-range part decays to exp(-CUT *
 # PADDING_NODES**2) = .5 %; with fewer, opposite ends of a map would act on each other
@@ -60,7 +58,7 @@ class Convolution:
 
     def __init__(self, shape, spacing, dof, dtype):
         self.shape = shape
-        self._lay, self._lift, coarse = _transfer(shape, dtype)
+        self._lay, self._lift, self._coarse = _transfer(shape, dtype)
 
         t0 = CUT * dof / spacing**2
         # distance beyond which the short-range part is below the rounding error
@@ -68,24 +66,20 @@ class Convolution:
 
         def kernel(of_shape, apart):
             """The kernel on a quarter of a mesh, and its short-range part there."""
-            D = 0.0
-            for axis, length in enumerate(of_shape):
-                squares = np.square(np.arange(length // 2 + 1) * apart)
-                D = D + _along(axis, squares, len(of_shape))
+            sides = [np.arange(length // 2 + 1) * apart for length in of_shape]
+            D = reduce(np.add.outer, map(np.square, sides))
             student_t, near = StudentT(dof), np.zeros_like(D)
             value = student_t.value(student_t.base(D))
-            some = tuple(slice(int(reach / apart) + 1) for _ in of_shape)
+            some = (slice(int(reach / apart) + 1),) * len(of_shape)
             s = value[some] ** (-1 / dof)
             near[some] = value[some] * special.gammaincc(dof, t0 * s)
             return value, near
 
         _, near = kernel(shape, spacing)
-        value, near_too = kernel(coarse, COARSER * spacing)
-        far = value - near_too
+        far = np.subtract(*kernel(self._coarse, COARSER * spacing))
         self.taken_off = float(far.min())
         self._near = _transformed(near, shape, dtype)
-        self._far = _transformed(far - self.taken_off, coarse, dtype)
-        self._coarse = coarse
+        self._far = _transformed(far - self.taken_off, self._coarse, dtype)
 
     def __call__(self, density):
         """Spline coefficients of the potential sum_j (k(D_ij) - taken_off), which
@@ -107,15 +101,12 @@ def _transfer(shape, dtype):
     """The matrices from the coarser to the finer mesh along each axis, those back, and
     the coarser mesh's shape."""
     lay = [_subdivision(length, length - PADDING_NODES, dtype) for length in shape]
-    # columns that are multiplied
-    others = [1] if len(shape) == 1 else [shape[1], lay[0].shape[1]]
     # as much padding on the coarser mesh, between the largest distance in a map and
     # half the length of the mesh, where the kernel wraps around
     padding = -(-PADDING_NODES // COARSER)
     coarse = tuple(2 * fft.next_fast_len(U.shape[1] + padding, real=True) for U in lay)
-    along = list(zip(lay, others, strict=True))
-    lift = [_by_rows(U.T.tocsr(), k) for U, k in along]
-    return [_by_rows(U, k) for U, k in along], lift, coarse
+    lift = [_by_rows(U.T.tocsr()) for U in lay]
+    return [_by_rows(U) for U in lay], lift, coarse
 
 
 def _subdivision(n, used, dtype):
@@ -135,9 +126,11 @@ def _subdivision(n, used, dtype):
     return sparse.csr_array((entries, (row, column)), (n, len(middle)))
 
 
-def _by_rows(U, n_columns):
-    """A matrix as blocks of rows, for products with a matrix of n_columns columns."""
-    return [(rows, U[rows]) for rows in parts(U.shape[0], TASK_NUMBERS // n_columns)]
+def _by_rows(U):
+    """A matrix as blocks of rows, for products with a matrix of about as many
+    columns."""
+    n = U.shape[0]
+    return [(rows, U[rows]) for rows in parts(n, TASK_NUMBERS // n)]
 
 
 def _product(blocks, X, out=None):
@@ -154,11 +147,6 @@ def _product(blocks, X, out=None):
     return out
 
 
-def _along(axis, values, d):
-    """A vector as an array of d dimensions that extends along one axis."""
-    return values.reshape([-1 if k == axis else 1 for k in range(d)])
-
-
 def _transformed(kernel, shape, dtype):
     """The Fourier transform of a kernel on a quarter of the mesh, divided by the
     squared transform of the splines.
@@ -172,7 +160,8 @@ def _transformed(kernel, shape, dtype):
     for axis, length in enumerate(shape):
         frequencies = 2 * np.pi / length * np.arange(kernel.shape[axis])
         smooth = (2 + np.cos(frequencies)) / 3
-        kernel /= _along(axis, np.square(smooth).astype(dtype), len(shape))
+        along = kernel.swapaxes(axis, -1)  # a view
+        along /= np.square(smooth).astype(dtype)
     return kernel
 
 
@@ -180,19 +169,19 @@ def _convolved(density, kernel, shape):
     """The convolution of a density with a kernel, from the kernel's Fourier
     transform."""
     workers = n_threads()
-    waves = fft.rfft(density, shape[-1], axis=-1, workers=workers)
+    waves = fft.rfft(density, shape[-1], workers=workers)
     if len(shape) == 2:
         waves = fft.fft(waves, shape[0], axis=0, overwrite_x=True, workers=workers)
-    waves = _filtered(waves, kernel)
+    _filter(waves, kernel)
     if len(shape) == 2:
         waves = fft.ifft(waves, axis=0, overwrite_x=True, workers=workers)
         waves = waves[: len(density)]
-    return fft.irfft(waves, shape[-1], axis=-1, workers=workers)
+    return fft.irfft(waves, shape[-1], workers=workers)
 
 
-def _filtered(waves, kernel):
-    """The product of two Fourier transforms, in place, because allocating memory would
-    cost as much as the product.
+def _filter(waves, kernel):
+    """Multiply two Fourier transforms, in place, because allocating memory would cost
+    as much as the product.
 
     Along the first of two axes, the positive frequencies are followed by the negative
     ones.
@@ -207,4 +196,3 @@ def _filtered(waves, kernel):
             waves[half + first : half + last] *= kernel[backwards]
 
     each(multiply, parts(half, TASK_NUMBERS // kernel[0].size))
-    return waves

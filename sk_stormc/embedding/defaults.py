@@ -7,24 +7,6 @@ from sk_stormc.core.advice import Advice, Published
 from sk_stormc.core.schedules import Geometric, decay_to
 from sk_stormc.engine.solver import MAX_FULL_BATCH
 
-__all__ = [
-    "CG_ITERATIONS",
-    "COMPONENT_FLOOR",
-    "LAST_REGULARIZATION",
-    "MAX_EXACT_POINTS",
-    "MAX_FULL_BATCH",
-    "MAX_RECORDS",
-    "MOMENTUM",
-    "PROBE_REGULARIZATION",
-    "RATES",
-    "REPORTED_COLUMNS",
-    "advice",
-    "draws_nothing",
-    "horizon",
-    "regularization",
-    "step_limit",
-]
-
 # Without a mesh, and with more points, the normalisers of a recorded Phi are estimated
 # from so many columns: all of them would take longer than the iterations.
 REPORTED_COLUMNS = 2048
@@ -72,6 +54,11 @@ def horizon(kernel, n, d):
     return 140 if n < 35_000 else 110
 
 
+def full_rate(meshed, further):
+    """The learning rate of "student-t", before it falls."""
+    return RATES["further" if further else "mesh" if meshed else "pairs"]
+
+
 def step_limit(n, d):
     """The longest step of a point: short steps cannot reach the width of a large map,
     which more dimensions reduce."""
@@ -105,19 +92,16 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, further=False):
     if kernel == "gaussian":
         rate, inertia, limit, columns = 2 * 4.0, 0.7, 1.0, min(1000, max(300, n // 10))
     else:
-        rate = RATES["further" if further else "mesh" if meshed else "pairs"]
-        inertia = MOMENTUM
+        rate, inertia = full_rate(meshed, further), MOMENTUM
         limit, columns = step_limit(n, d), min(2000, max(600, n // 5))
     batch = None if n <= MAX_FULL_BATCH or meshed else columns
     sampled = n if batch is None else batch + n_near
     # records should take less than a twentieth of the time. With all pairs, an
     # iteration reuses the sums of a record. Otherwise a record needs
     # REPORTED_COLUMNS.
-    affordable = (
-        n_iter
-        if batch is None
-        else 0.05 * n_iter * (sampled + 2 * n_near * d) / min(n, REPORTED_COLUMNS)
-    )
+    affordable = n_iter
+    if batch is not None:
+        affordable *= 0.05 * (sampled + 2 * n_near * d) / min(n, REPORTED_COLUMNS)
     records = min(MAX_RECORDS, max(4, int(affordable)))
     return Advice(
         batch_size=(batch, batch, None),

@@ -5,8 +5,6 @@ import numpy as np
 
 from sk_stormc.utils.machine import machine_memory
 
-__all__ = ["check_memory", "dense_jacobian"]
-
 
 def check_memory(size, n, d):
     """Raise a ValueError if a tracked Jacobian of ``size`` bytes would use too much of
@@ -22,18 +20,20 @@ def check_memory(size, n, d):
         )
 
 
-def dense_jacobian(points, W, kernel, per_point):
+def dense_jacobian(points, chosen, left_out, near_field, kernel, per_point):
     """The Jacobian of the normalisers Z_k = sum_i W_ki k(D_ki), or of their sum, with
-    respect to all points."""
+    respect to all points. The weights W are those of the chosen columns without the
+    pairs that are left out, and those of the near field."""
     n = len(points)
+    chosen = np.arange(n) if chosen is None else chosen
+    W = np.bincount(chosen, minlength=n) * (n / len(chosen)) * (1 - left_out)
+    if near_field:
+        W += left_out - np.eye(n)
     difference = points[:, None] - points[None]
     w = kernel.base(np.einsum("kid,kid->ki", difference, difference))
     towards = (2 * W * kernel.repulsion(w))[:, :, None] * difference  # d Z_k / d x_i
-    if not per_point:
-        return (
-            (towards.sum(axis=0) - towards.sum(axis=1))
-            .reshape(1, -1)
-            .astype(points.dtype)
-        )
-    towards[np.arange(n), np.arange(n)] -= towards.sum(axis=1)
-    return towards.reshape(n, -1).astype(points.dtype)
+    if per_point:
+        towards[np.arange(n), np.arange(n)] -= towards.sum(axis=1)
+    else:
+        towards = towards.sum(axis=0) - towards.sum(axis=1)
+    return towards.reshape(-1, points.size).astype(points.dtype)

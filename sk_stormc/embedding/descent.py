@@ -20,26 +20,25 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from sk_stormc.core.schedules import at
 from sk_stormc.embedding.defaults import (
     CG_ITERATIONS,
     COMPONENT_FLOOR,
-    LAST_REGULARIZATION,
     MAX_FULL_BATCH,
     MAX_RECORDS,
     MOMENTUM,
     PROBE_REGULARIZATION,
-    RATES,
+    full_rate,
+    regularization,
     step_limit,
 )
-from sk_stormc.embedding.kernel_sums import NearField, StudentT
+from sk_stormc.embedding.kernel_sums import NearField, StudentT, negentropy
 from sk_stormc.embedding.mesh import Mesh
 from sk_stormc.embedding.preconditioner import Graph, laplacian_direction
 from sk_stormc.embedding.stages import Stage
-from sk_stormc.embedding.sums_over_pairs import AllPairs
+from sk_stormc.embedding.sums_over_pairs import student_t_sums
 from sk_stormc.engine.results import Record, SolverResult, StopReason, outcome
 from sk_stormc.utils.warnings import warn
-
-__all__ = ["Descent", "Divergence", "State"]
 
 # Fraction of the best factor by which a map with tight groups is rescaled. The map
 # still expands, and a wider one has a larger mesh.
@@ -71,10 +70,7 @@ class Divergence:
         self.edges = self.graph.edges
         self.weight = self.edges.weight.sum() / self.n  # of a point
         self.mesh = Mesh(dof=self.dof) if d <= 2 and self.n > MAX_FULL_BATCH else None
-        self.pairs = AllPairs(self.n)
-        p = self.edges.weight / 2
-        p = p[p > 0]  # the smallest may have underflowed
-        self.negentropy = 2 * float(p @ np.log(p))
+        self.negentropy = 2 * negentropy(self.edges.weight / 2)
 
     def near_field(self, exaggeration):
         """The sums over the edges."""
@@ -82,10 +78,7 @@ class Divergence:
 
     def repulsion(self, x):
         """Z, and the repulsive forces, up to the factor 4 / Z."""
-        if self.mesh is not None and self.mesh.pays(x):
-            Z, forces = self.mesh(x)
-        else:
-            Z, forces = self.pairs(x, self.dof)
+        Z, forces = student_t_sums(x, self.mesh, self.dof)
         return x.dtype.type(Z), forces
 
     def value(self, Z, w):
@@ -172,89 +165,57 @@ def descend(divergence, state, tol=0.0, on_record=None):
     where F is the gradient and L the graph Laplacian of the attraction. Before a step
     is averaged, it is shortened so that no point moves too far.
     """
-    n = divergence.n
-    d = divergence.d
-    weight = divergence.weight
-    graph = divergence.graph
-    iterations, floor = CG_ITERATIONS["student-t"], COMPONENT_FLOOR * weight
+    weight, iterations = divergence.weight, CG_ITERATIONS["student-t"]
     try:
         while state.stages:
             stage, later = state.stages[0], state.stages[1:]
             near = divergence.near_field(stage.exaggeration)
-            rate = RATES[
-                "further"
-                if stage.on
-                else "pairs"
-                if divergence.mesh is None
-                else "mesh"
-            ]
-            longest = step_limit(n, d) / rate
+            rate = full_rate(divergence.mesh is not None, stage.on)
+            longest = step_limit(divergence.n, divergence.d) / rate
+            mu = regularization("student-t", stage.held, stage.n_iter, 1.0, stage.on)
             if stage.on and state.finished is None:
                 state = replace(state, finished=replace(state, stages=()))
             while True:
                 x, t = state.x, state.t
-                rows, w = near.at(x.ravel())
+                _, w = near.at(x.ravel())
                 Z, forces = divergence.repulsion(x)
-                kind = _kind_of_record(state, on_record is not None)
-                if kind is not None:
+                kept = _is_kept(stage, t)
+                if _is_due(state) and (kept or on_record):
                     value = divergence.value(Z, w)
                     if not math.isfinite(value):
                         return state, StopReason.NON_FINITE
-                    state = _recorded(state, value, kept=kind == "kept")
-                    if (
-                        on_record is not None
-                        and on_record(_record(state, value))
-                        and (later or t < stage.n_iter)
-                    ):
+                    state = _recorded(state, value, kept)
+                    stops = on_record and on_record(_record(state, value))
+                    if stops and (later or t < stage.n_iter):
                         return state, StopReason.CALLBACK
                 if t == stage.n_iter:
                     break
                 c, degree, attraction = near.forces(x.ravel())
                 F = attraction.T + forces * (-4 / Z)
                 q = laplacian_direction(
-                    graph,
+                    divergence.graph,
                     c,
                     degree,
-                    weight * regularization(stage, t),
+                    weight * at(mu, t),
                     F,
                     iterations,
-                    floor,
+                    COMPONENT_FLOOR * weight,
                 )
                 if tol and not stage.early:
                     length = math.sqrt(max(float(np.vdot(F, q)), 0.0))
-                    state = replace(
-                        state,
-                        first=length if state.first is None else state.first,
-                        last=length,
-                    )
-                    if length <= tol * state.first:
+                    first = length if state.first is None else state.first
+                    state = replace(state, first=first, last=length)
+                    if length <= tol * first:
                         return state, StopReason.CONVERGED
                 lengths = np.sqrt(np.einsum("ij,ij->i", q, q))[:, None]
-                velocity = (1 - MOMENTUM) * (
-                    np.minimum(0.5, longest / lengths) * q
-                ) + MOMENTUM * state.velocity
-                state = replace(
-                    state,
-                    x=x - learning_rate(stage, rate, t) * velocity,
-                    velocity=velocity,
-                    t=t + 1,
-                )
+                step = np.minimum(0.5, longest / lengths) * q
+                velocity = (1 - MOMENTUM) * step + MOMENTUM * state.velocity
+                x = x - learning_rate(stage, rate, t) * velocity
+                state = replace(state, x=x, velocity=velocity, t=t + 1)
             state = _at_next_stage(divergence, state)
     except KeyboardInterrupt:
         return state, StopReason.INTERRUPTED
     return state, StopReason.MAX_ITER
-
-
-def regularization(stage, t):
-    """The regularisation mu of iteration t, in units of the weight of a point.
-
-    It falls over the first half of a stage that no other follows. With a small mu at
-    first, only the relative positions of separate clusters would change.
-    """
-    if stage.held is not None:
-        return stage.held
-    last = LAST_REGULARIZATION["student-t"]
-    return last if stage.on else last ** min(1.0, t / max(1, stage.n_iter / 2))
 
 
 def learning_rate(stage, rate, t):
@@ -262,56 +223,54 @@ def learning_rate(stage, rate, t):
     that no other follows."""
     if stage.learning_rate is not None:
         return stage.learning_rate
-    return (
-        rate
-        if stage.held is not None
-        else rate * min(1.0, (1 - t / stage.n_iter) / 0.5)
-    )
+    return rate if stage.held else rate * min(1.0, (1 - t / stage.n_iter) / 0.5)
 
 
 # records
 
 
-def _interval(stage, n):
-    """Oracle calls between two records."""
-    every = 3 * n * (stage.record_every or 0)
-    return every or stage.n_iter * 3 * n // min(MAX_RECORDS, stage.n_iter)
+def _n_records(stage, n, t):
+    """The number of records after the start, up to iteration t."""
+    a_pass = 3 * n
+    every = a_pass * (stage.record_every or 0)
+    every = every or stage.n_iter * a_pass // min(MAX_RECORDS, stage.n_iter)
+    return a_pass * t // every
 
 
-def _kind_of_record(state, is_watched):
-    """Whether the map is to be recorded: "kept" or, in an early stage, only "shown".
-    None if it is not recorded."""
-    stage, t, a_pass = state.stages[0], state.t, 3 * len(state.x)
-    if state.seen == state.n_iter:
-        return None
-    if t in (0, stage.n_iter):
-        return "kept"
-    every = _interval(stage, len(state.x))
-    if a_pass * (t + 1) // every == a_pass * t // every:
-        return None
-    if stage.early and stage.record_every is None:
-        return "shown" if is_watched else None
-    return "kept"
+def _is_due(state):
+    """Whether the map is to be recorded, or to be shown to callbacks."""
+    stage, n, t = state.stages[0], len(state.x), state.t
+    changes = _n_records(stage, n, t + 1) > _n_records(stage, n, t)
+    return state.seen != state.n_iter and (changes or t in (0, stage.n_iter))
+
+
+def _is_kept(stage, t):
+    """Whether a record is kept. Others, in an early stage, are only shown."""
+    return t in (0, stage.n_iter) or not stage.early or stage.record_every is not None
 
 
 def _recorded(state, value, kept):
     """The state after the map was recorded."""
+    state = replace(state, seen=state.n_iter)
     if not kept:
-        return replace(state, seen=state.n_iter)
+        return state
     record = state.n_iter, state.ifo, value
-    return replace(
-        state, seen=state.n_iter, records=(*state.records, record), recorded=state.x
-    )
+    return replace(state, records=(*state.records, record), recorded=state.x)
 
 
 def _record(state, value):
     """The record of a state, as callbacks see it."""
-    n = len(state.x)
-    left = sum(3 * n * stage.n_iter // _interval(stage, n) for stage in state.stages)
-    left -= 3 * n * state.t // _interval(state.stages[0], n)
-    early = state.stages[0].early
+    stage, n = state.stages[0], len(state.x)
+    left = sum(_n_records(some, n, some.n_iter) for some in state.stages)
+    left -= _n_records(stage, n, state.t)
     return Record(
-        state.n_iter, state.ifo, value, state.x, lambda: state, lambda: left, early
+        state.n_iter,
+        state.ifo,
+        value,
+        state.x,
+        lambda: state,
+        lambda: left,
+        stage.early,
     )
 
 
@@ -408,38 +367,34 @@ class Descent:
         if before is not None:
             # the state of this run contains the earlier records
             fit.progress.runs.clear()
-            records = zip(
-                *(
-                    before[name].tolist()
-                    for name in ("record_iterations", "ifo", "loss_curve")
-                ),
-                strict=True,
-            )
-            n, ifo = before.n_iter, int(before.ifo[-1])
+            curves = before.record_iterations, before.ifo, before.loss_curve
+            records = zip(*(curve.tolist() for curve in curves), strict=True)
             state = replace(
                 state,
-                n_before=n,
-                ifo_before=ifo,
+                n_before=before.n_iter,
+                ifo_before=int(before.ifo[-1]),
                 records=tuple(records),
                 recorded=state.x,
-                seen=n,
+                seen=before.n_iter,
             )
-        stages_of_fit = stages
-        if fit.before is not None:
-            # those that the resumed state does not have
-            stages = stages[len(fit.before.plan) :]
-        show = (
-            (lambda record: lines.record(record.iteration, record.fun, record.early))
-            if lines.shown
-            else None
-        )
+        # those that the state of a resumed fit does not have
+        new = stages if fit.before is None else stages[len(fit.before.plan) :]
+
+        def show(record):
+            lines.record(record.iteration, record.fun, record.early)
+
         result = fit.run(
-            self, divergence, state, stages=stages, attributes=fitted, show=show
+            self,
+            divergence,
+            state,
+            stages=new,
+            attributes=fitted,
+            show=show if lines.shown else None,
         )
-        ended = result.state.stages or stages_of_fit[-1:]
-        divergence.exaggeration = ended[0].exaggeration
+        ended = (*result.state.stages, stages[-1])[0]
+        divergence.exaggeration = ended.exaggeration
         if before is not None:
-            added = (int(result.ifo[-1]) - ifo) // 3
+            added = (int(result.ifo[-1]) - state.ifo_before) // 3
             result.n_evaluations = {
                 kind: count + added for kind, count in before.n_evaluations.items()
             }
@@ -457,7 +412,7 @@ class Descent:
     ):
         """Continue from the state of an earlier run, or from the start, and return the
         result of all iterations."""
-        state = start if state is None else state
+        state = state or start
         state = replace(state, stages=(*state.stages, *stages))
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             state, reason = descend(divergence, state, self.tol, on_record)
@@ -469,8 +424,8 @@ class Descent:
                 records.append((state.n_iter, state.ifo, records[-1][2]))
                 warn(
                     f"the map is not finite at iteration {state.n_iter}; the last one "
-                    "that was recorded is kept. Use a "
-                    "smaller learning_rate, or rescale the data.",
+                    "that was recorded is kept. Use a smaller learning_rate, or "
+                    "rescale the data.",
                     ConvergenceWarning,
                 )
             elif records[-1][0] != state.n_iter:

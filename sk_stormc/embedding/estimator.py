@@ -18,13 +18,13 @@ from sk_stormc.embedding.defaults import draws_nothing, horizon
 from sk_stormc.embedding.descent import Descent
 from sk_stormc.embedding.initialization import check_init, make_start
 from sk_stormc.embedding.kernel_sums import check_degrees_of_freedom
-from sk_stormc.embedding.neighborhoods import GIVEN, Neighborhoods, refuse_pair
+from sk_stormc.embedding.neighborhoods import Neighborhoods, refuse_pair, warn_of_memory
 from sk_stormc.embedding.neighbors.checks import (
     FEATURELESS,
     as_points,
+    check_kind_of_metric,
     check_missing,
     warn_of_features,
-    warn_of_memory,
 )
 from sk_stormc.embedding.stages import Lines, further_stages, growing, new_stages
 from sk_stormc.embedding.transform import (
@@ -58,10 +58,7 @@ from sk_stormc.utils.validation import (
     check_numeric,
     is_word,
     naming,
-    short,
 )
-
-__all__ = ["SNEEmbedding"]
 
 # default exaggeration of the early stage; without it, divergences of "student-t" are up
 # to 5 % higher
@@ -339,8 +336,8 @@ class SNEEmbedding(
         self._check_parameters()
         refuse_pair(X)
         refuse_dask(X)
-        X_checked = as_points(X, self.metric)
-        n, kernel = X_checked.shape[0], self._kernel()
+        points, d, kernel = as_points(X, self.metric), self.n_components, self._kernel()
+        n = points.shape[0]
         method = self._method(n)
         fit = Fit.of_data(self, method, X, y, before)
         of_data = copy.copy(self)
@@ -348,51 +345,50 @@ class SNEEmbedding(
         validate_data(of_data, X, skip_check_array=True)
         # otherwise an array is a map, which keeps its width
         rescale = self.early_exaggeration != 1
-        init = check_init(self.init, self.metric, n, self.n_components, rescale)
-        warn_of_features(
-            X_checked, getattr(of_data, "feature_names_in_", None), self.metric
-        )
-        if self.metric not in ("precomputed", GIVEN):
-            warn_of_memory(X_checked, np.max(self.perplexity), self.n_components == 2)
+        init = check_init(self.init, self.metric, n, d, rescale)
+        names = getattr(of_data, "feature_names_in_", None)
+        warn_of_features(points, names, self.metric)
+        if self.metric not in FEATURELESS:
+            warn_of_memory(points, np.max(self.perplexity), d == 2)
         every = None if self.record_every == "auto" else self.record_every
         if before is not None:
             stages = further_stages(
                 before.plan, method.max_iter, self.exaggeration, every
             )
         lines = Lines(self.verbose)
-        how = {
-            "metric_params": self.metric_params,
-            "n_jobs": self.n_jobs,
-            "neighbors": self.neighbors,
-        }
         near = Neighborhoods(
-            X_checked, kernel == "gaussian", self.perplexity, self.metric, **how
+            points,
+            kernel == "gaussian",
+            self.perplexity,
+            self.metric,
+            metric_params=self.metric_params,
+            n_jobs=self.n_jobs,
+            neighbors=self.neighbors,
         )
         lines.done("neighbors")
         P = near.affinities()
         lines.done("affinities")
-        start = make_start(
-            init, X_checked, P, self.n_components, kernel, fit.rng, rescale
-        ).astype(X_checked.dtype)
+        start = make_start(init, points, P, d, kernel, fit.rng, rescale)
+        start = start.astype(points.dtype)
         if before is None:
-            most = (
-                LBFGS_PASSES
-                if isinstance(method, LBFGS)
-                else horizon(kernel, n, self.n_components)
-            )
+            most = LBFGS_PASSES if isinstance(method, LBFGS) else horizon(kernel, n, d)
             early = self._early_exaggeration(P, start)
             stages = new_stages(
                 method.max_iter or most, early, self.exaggeration, every
             )
         fit.progress.plan = stages
         lines.done("start")
-        attributes = {
-            "perplexity_": near.perplexity,
-            "neighbor_recall_": near.recall,
-            "_near": near,
-        }
         result, objective = self._run_stages(
-            fit, method, stages, P, near.joint, start, lines, **attributes
+            fit,
+            method,
+            stages,
+            P,
+            near.joint,
+            start,
+            lines,
+            perplexity_=near.perplexity,
+            neighbor_recall_=near.recall,
+            _near=near,
         )
         validate_data(self, X, skip_check_array=True)
         self._n_features_out = self.n_components
@@ -480,8 +476,8 @@ class SNEEmbedding(
         if self._near.search is None:
             raise ValueError(
                 "metric must have distances for transform, such as 'euclidean' or "
-                "'precomputed'; got 'affinities', "
-                "which contain no distances to new samples"
+                "'precomputed'; got 'affinities', which contain no distances to new "
+                "samples"
             )
         check_bool("return_distance", return_distance)
         check_number(
@@ -500,9 +496,7 @@ class SNEEmbedding(
                 ensure_all_finite=False,
             )
         check_missing(points, X, self.metric)
-        perplexity = self.transform_perplexity
-        if perplexity is None:
-            perplexity = min(np.max(self.perplexity), 15.0)
+        perplexity = self.transform_perplexity or min(np.max(self.perplexity), 15.0)
         near = self._near
         places, distances = place(
             points, near.search, self.embedding_, perplexity, near.spacing, self.dof
@@ -514,10 +508,7 @@ class SNEEmbedding(
 
     def _check_parameters(self):
         check_int("n_components", self.n_components, low=1)
-        if not isinstance(self.metric, str) and not callable(self.metric):
-            raise ValueError(
-                f"metric must be a name or a callable, got {short(self.metric)}"
-            )
+        check_kind_of_metric(self.metric)
         check_choice("kernel", self.kernel, ("auto", "student-t", "gaussian"))
         check_number(
             "transform_perplexity", self.transform_perplexity, low=1, words=(None,)

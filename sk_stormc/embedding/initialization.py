@@ -11,8 +11,6 @@ from sk_stormc.embedding.neighbors.checks import FEATURELESS
 from sk_stormc.embedding.neighbors.graph import offsets
 from sk_stormc.utils.validation import as_numbers, check_choice, short
 
-__all__ = ["check_init", "make_start", "spectral_coordinates"]
-
 # width of the noise in additional dimensions, relative to the first column: without it,
 # a map would never leave the dimensions of its start
 NOISE_WIDTH = 0.1
@@ -30,27 +28,24 @@ def check_init(init, metric, n_samples, n_components, rescale=True):
         if init == "pca" and metric in FEATURELESS:
             raise ValueError(
                 "init must be 'auto', 'spectral', 'random' or an array with "
-                f"metric={metric!r}, which has no features; "
-                "got 'pca'"
+                f"metric={metric!r}, which has no features; got 'pca'"
             )
         return init
     start = as_numbers("init", init)
     if start.shape != (n_samples, n_components):
         raise ValueError(
-            f"init must be an array of shape ({n_samples}, {n_components}), got one "
-            f"of shape {start.shape}"
+            f"init must be an array of shape ({n_samples}, {n_components}), got one of "
+            f"shape {start.shape}"
         )
-    wrong = ~np.isfinite(start).all(axis=1)
-    if wrong.any():
-        raise ValueError(
-            f"init must be finite, got {short(start[wrong][0])} in row "
-            f"{np.argmax(wrong)}"
-        )
+    finite = np.isfinite(start).all(axis=1)
+    if not finite.all():
+        row = np.argmin(finite)
+        raise ValueError(f"init must be finite, got {short(start[row])} in row {row}")
     # the forces of a map contain fourth powers of its width
     if not rescale and np.abs(start).max() > float(np.finfo(np.float32).max) ** 0.25:
         raise ValueError(
-            "init must be a map with early_exaggeration=1, which does not rescale "
-            f"it, got {np.abs(start).max():.3g}"
+            "init must be a map with early_exaggeration=1, which does not rescale it, "
+            f"got {np.abs(start).max():.3g}"
         )
     return start
 
@@ -60,17 +55,14 @@ def make_start(init, X, P, n_components, kernel, rng, rescale=True):
     array keeps its width."""
     size = START_WIDTH[kernel]
     if not isinstance(init, str):
-        return _scaled(
-            init, size if rescale or not _varies(init) else init.std(axis=0).max(), rng
-        )
+        if not rescale and _varies(init):
+            size = init.std(axis=0).max()
+        return _scaled(init, size, rng)
     if init == "random":
         return min(size, 1.0) * rng.standard_normal((P.shape[0], n_components))
-    start = (
-        _principal(X, n_components, rng)
-        if init == "pca"
-        else spectral_coordinates(P, n_components, rng)
-    )
-    return _scaled(start, size, rng)
+    if init == "pca":
+        return _scaled(_principal(X, n_components, rng), size, rng)
+    return _scaled(spectral_coordinates(P, n_components, rng), size, rng)
 
 
 def _scaled(start, size, rng):
@@ -105,11 +97,9 @@ def _principal(X, n_components, rng):
     if sparse.issparse(X) and n_found == min(X.shape):
         X = X.toarray()  # sparse PCA cannot return all components
     if not sparse.issparse(X):
-        X = (
-            X - offsets(X)
-            # its covariance is computed from products, in which large means would cause
-            # cancellation
-        )
+        # its covariance is computed from products, in which large means would cause
+        # cancellation
+        X = X - offsets(X)
     # the ratio of explained variance may be undefined, and users may have configured
     # data frames as output
     with np.errstate(invalid="ignore"), config_context(transform_output="default"):
@@ -129,7 +119,7 @@ def spectral_coordinates(P, n_components, rng):
     S = (S + S.T).tocsr()
     n_parts, part = connected_components(S, directed=False)
     if n_parts == 1:
-        return _filled(*_leading(S, n_components, rng), n_components, rng)
+        return _filled(S, n_components, rng)
     sizes = np.bincount(part)
     members = np.split(np.argsort(part, kind="stable"), np.cumsum(sizes)[:-1])
     largest_first = np.argsort(-sizes, kind="stable")
@@ -139,25 +129,21 @@ def spectral_coordinates(P, n_components, rng):
     for k in largest_first[:100]:  # the others, which are small, get noise
         rows = members[k]
         if len(rows) > 2:
-            start[rows] = _filled(
-                *_leading(S[rows][:, rows], n_components, rng), n_components, rng
-            )
-    return (
-        start * width[part][:, None]
-        + 5 * width.max() * _grid(n_parts, n_components)[rank[part]]
-    )
+            start[rows] = _filled(S[rows][:, rows], n_components, rng)
+    cells = _grid(n_parts, n_components)[rank[part]]
+    return start * width[part][:, None] + 5 * width.max() * cells
 
 
-def _filled(vectors, values, n_components, rng):
-    """The first vectors, scaled to a standard deviation of at most 1. Noise is added if
-    a small graph has too few."""
+def _filled(S, n_components, rng):
+    """The leading eigenvectors of a connected graph, scaled to a standard deviation of
+    at most 1. Noise is added if a small graph has too few."""
+    vectors, values = _leading(S, n_components, rng)
     start = NOISE_WIDTH * rng.standard_normal((len(vectors), n_components))
     wide = (vectors / np.sqrt(np.maximum(1 - values, 1e-12)))[:, :n_components]
     # fix the arbitrary sign: the largest entry is positive
     top = np.take_along_axis(wide, np.abs(wide).argmax(axis=0)[None], axis=0)
-    start[:, : wide.shape[1]] = (
-        wide * np.sign(top) / max(wide.std(axis=0).max(initial=0), np.finfo(float).tiny)
-    )
+    width = max(wide.std(axis=0).max(initial=0), np.finfo(float).tiny)
+    start[:, : wide.shape[1]] = wide * np.sign(top) / width
     return start
 
 
@@ -166,8 +152,8 @@ def _grid(n_cells, d):
     sides."""
     side = int(np.ceil(n_cells ** (1 / d) - 1e-9))
     rest, cells = np.arange(n_cells), np.zeros((n_cells, d))
-    for k in range(d):
-        rest, cells[:, k] = rest // side, rest % side
+    for column in cells.T:
+        rest, column[:] = np.divmod(rest, side)
     return cells
 
 
@@ -177,15 +163,13 @@ def _leading(S, m, rng):
     n, root = S.shape[0], np.sqrt(S.sum(axis=1))
     A = sparse.diags_array(1 / root) @ S @ sparse.diags_array(1 / root)
     if n <= max(500, 2 * m):  # a dense matrix takes less time, or is necessary
-        values, vectors = linalg.eigh(
-            A.toarray(), subset_by_index=(max(0, n - 1 - m), n - 1)
-        )
+        wanted = max(0, n - 1 - m), n - 1
+        values, vectors = linalg.eigh(A.toarray(), subset_by_index=wanted)
     else:
         try:
             values, vectors = eigsh(A, m + 1, which="LA", v0=rng.random_sample(n))
-        except (
-            ArpackNoConvergence
-        ) as error:  # noise replaces the eigenvectors that are missing
+        except ArpackNoConvergence as error:
+            # noise replaces the eigenvectors that are missing
             values, vectors = error.eigenvalues, error.eigenvectors
         ascending = np.argsort(values)
         values, vectors = values[ascending], vectors[:, ascending]

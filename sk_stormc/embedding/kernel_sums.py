@@ -12,20 +12,9 @@ import numpy as np
 from scipy import sparse
 
 from sk_stormc.core.source import FiniteSource
-from sk_stormc.embedding.sums_over_pairs import AllPairs, column_sums, columns
-from sk_stormc.utils.machine import BLOCK_BYTES, MATRIX_BYTES, TASK_NUMBERS
-from sk_stormc.utils.threads import each, parts
+from sk_stormc.embedding.sums_over_pairs import column_sums, columns, student_t_sums
+from sk_stormc.utils.machine import BLOCK_BYTES, MATRIX_BYTES
 from sk_stormc.utils.validation import check_number
-
-__all__ = [
-    "ColumnSource",
-    "Columns",
-    "FarField",
-    "Gaussian",
-    "NearField",
-    "StudentT",
-    "check_degrees_of_freedom",
-]
 
 # for much larger values 1 + D / a rounds to 1 in float32; the kernel is then nearly
 # exp(-D)
@@ -95,9 +84,15 @@ def check_degrees_of_freedom(dof, kernel):
     check_number("dof", dof, low=0, high=MAX_DOF, inclusive=False)
     if kernel == "gaussian" and dof != 1:
         raise ValueError(
-            "dof must be 1 for kernel='gaussian', because only kernel='student-t' "
-            f"uses it; got {dof}"
+            "dof must be 1 for kernel='gaussian', because only kernel='student-t' uses "
+            f"it; got {dof}"
         )
+
+
+def negentropy(p):
+    """sum p log p."""
+    p = p[p > 0]  # the smallest may have underflowed
+    return float(p @ np.log(p))
 
 
 def same_point(x, y):
@@ -110,8 +105,8 @@ class NearField:
     """The kernel along the edges, and the weights of the attraction, cached for the
     last point.
 
-    One iteration needs them several times at the same point. Buffers are reused. Each
-    run has its own near field, so that runs are independent.
+    One iteration needs them several times at the same point. Each run has its own near
+    field, so that runs are independent.
 
     Parameters
     ----------
@@ -124,53 +119,31 @@ class NearField:
 
     def __init__(self, edges, kernel, exaggeration):
         self.edges, self.kernel, self.exaggeration = edges, kernel, exaggeration
-        self._x = self._rows = self._w = self._attraction = None
-        self._weight, self._buffers = {}, {}
+        self._x = self._rows = self._w = self._weight = self._attraction = None
 
     def at(self, x):
         """The coordinates as rows, and the w of each edge."""
         if not same_point(self._x, x):
-            self._x = self._attraction = (
-                None  # the cache stays empty if the following code is interrupted
-            )
+            # the cache stays empty if the following code is interrupted
+            self._x = self._attraction = None
+            if self._w is None or self._w.dtype != x.dtype:
+                weight = 2 * self.exaggeration * self.edges.weight
+                self._weight = weight.astype(x.dtype)
+                self._w = np.empty_like(self._weight)
             self._rows = np.ascontiguousarray(x.reshape(self.edges.n, -1).T)
-            self._w = self.edges.squares(
-                self._rows, self.buffer("w", x.dtype), self.kernel.base
-            )
+            self.edges.squares(self._rows, self._w, self.kernel.base)
             self._x = x.copy()
         return self._rows, self._w
 
-    def attraction(self, x):
-        """The weights c_ij = 2 alpha s_ij phi'(D_ij) of the edges, s = P + P.T, and
-        their sums for each point."""
-        return self.forces(x)[:2]
-
     def forces(self, x):
-        """`attraction`, and the gradient of the attraction as rows, sum_j c_ij (x_i -
-        x_j) for each point i."""
+        """The weights c_ij = 2 alpha s_ij phi'(D_ij) of the edges, s = P + P.T, their
+        sums for each point i, and the gradient of the attraction as rows, sum_j c_ij
+        (x_i - x_j)."""
         rows, w = self.at(x)
         if self._attraction is None:
-            if w.dtype not in self._weight:
-                self._weight[w.dtype] = (
-                    2 * self.exaggeration * self.edges.weight
-                ).astype(w.dtype)
-            # not in a buffer, because a preconditioner stores it
-            c, weight = (np.empty_like(w), self._weight[w.dtype])
-
-            def task(some):
-                c[some] = self.kernel.attraction(weight[some], w[some])
-
-            each(task, parts(len(c), TASK_NUMBERS))
+            c = self.kernel.attraction(self._weight, w)
             self._attraction = c, *self.edges.forces(c, rows)
         return self._attraction
-
-    def buffer(self, name, dtype):
-        """A reused vector over the edges. Allocating a new one would take longer than
-        the computation."""
-        key = name, np.dtype(dtype)
-        if key not in self._buffers:
-            self._buffers[key] = np.empty(len(self.edges.i), dtype)
-        return self._buffers[key]
 
 
 class Columns:
@@ -205,18 +178,13 @@ class FarField:
     mesh : Mesh or None
         The mesh for sums over all pairs, which is used if it costs less than direct
         summation.
-    dof : float, default=1.0
+    dof : float
         Degrees of freedom of the Student-t kernel.
     """
 
-    def __init__(self, edges, near_field, per_point, mesh, dof=1.0):
-        self.edges, self.near_field, self.per_point, self.mesh, self.dof = (
-            edges,
-            near_field,
-            per_point,
-            mesh,
-            dof,
-        )
+    def __init__(self, edges, near_field, per_point, mesh, dof):
+        self.edges, self.near_field, self.per_point = edges, near_field, per_point
+        self.mesh, self.dof = mesh, dof
 
     @cached_property
     def itself(self):
@@ -229,29 +197,22 @@ class FarField:
         itself, and the near field."""
         if not self.near_field:
             return self.itself
-        return (
-            self.itself + self.edges.symmetric().astype(bool).astype(np.int8)
-        ).tocsr()
+        return self.itself + self.edges.symmetric().astype(bool).astype(np.int8)
 
-    @cached_property
-    def pairs(self):
-        """The sums of a full batch without a mesh, unless each point has a
-        normaliser."""
-        return AllPairs(self.edges.n)
-
-    def at(self, x, points, batch):
+    def at(self, x, batch):
         """The sums of a batch at x."""
         if not same_point(batch.x, x):
             batch.x = batch.sums = None  # free the memory of the last point first
-            x = x.copy()
-            if batch.chosen is not None:
-                sums, far = self.columns(points, batch.chosen, self.left_out)
-                weight = x.dtype.type(self.edges.n / len(batch.chosen))
-                batch.sums = weight * sums, (x, weight, far, False)
+            points, chosen, weight = x.reshape(self.edges.n, -1), batch.chosen, 1.0
+            if chosen is not None:
+                sums, far = self.columns(points, chosen, self.left_out)
+                weight = self.edges.n / len(chosen)
+            elif self.per_point:
+                sums, far = self.all_columns(points)
             else:
-                meshed = self.mesh is not None and self.mesh.pays(points)
-                sums, far = self.mesh(points) if meshed else self.all_columns(points)
-                batch.sums = sums, (x, x.dtype.type(1), far, True)
+                sums, far = student_t_sums(points, self.mesh, self.dof)
+            x, weight = x.copy(), x.dtype.type(weight)
+            batch.sums = weight * sums, (x, weight, far, chosen is None)
             batch.x = x
         return batch.sums
 
@@ -263,32 +224,28 @@ class FarField:
         E, sums = columns(points, chosen, left_out)
         return sums, (chosen, E)
 
-    def _blocks(self):
+    def _in_blocks(self, points):
+        """`columns` of all columns, in blocks that take little memory."""
         n = self.edges.n
-        return np.array_split(np.arange(n), -(-4 * n * n // BLOCK_BYTES))
+        for block in np.array_split(np.arange(n), -(-4 * n * n // BLOCK_BYTES)):
+            yield self.columns(points, block, self.itself)
 
     def all_columns(self, points):
-        """Sums over all columns, and the terms for their forces."""
-        if not self.per_point:
-            return self.pairs(points, self.dof)
+        """Sums over all columns, and the terms for their forces, for the Gaussian
+        kernel."""
         if self.edges.n**2 * points.dtype.itemsize <= MATRIX_BYTES:
             return self.columns(points, np.arange(self.edges.n), self.itself)
-        return sum(
-            self.columns(points, block, self.itself)[0] for block in self._blocks()
-        ), None
+        return sum(sums for sums, _ in self._in_blocks(points)), None
 
-    def forces(self, points, J, v):
+    def forces(self, J, v):
         """-2 sum_j (v_l + v_j) (-k') (x_l - x_j) for each point l, over the pairs of
         the batch of J."""
-        _, weight, far, _ = J
+        x, weight, far, _ = J
         if not self.per_point:
             return far * (-4 * weight * v[0])
-        if far is None:
-            of_blocks = (
-                self.columns(points, block, self.itself)[1] for block in self._blocks()
-            )
-            return sum(self._block_forces(points, v, *far) for far in of_blocks)
-        return self._block_forces(points, v, *far) * weight
+        points = x.reshape(self.edges.n, -1)
+        blocks = self._in_blocks(points) if far is None else [(None, far)]
+        return weight * sum(self._block_forces(points, v, *far) for _, far in blocks)
 
     def _block_forces(self, points, v, chosen, E):
         """-2 sum_b (v_l + v_b) e_lb (x_l - x_b), by one product with [1, x_b, v_b, v_b
@@ -307,10 +264,10 @@ class ColumnSource(FiniteSource):
     ----------
     n : int
         Number of points.
-    n_near : int or None
+    n_near : int
         Cost of the near field of a batch, in components. With a near field, draws are
-        stratified: one from each of batch_size equal intervals. None means that there
-        is no near field, and that draws are independent.
+        stratified: one from each of batch_size equal intervals. 0 means that there is
+        no near field, and that draws are independent.
     """
 
     def __init__(self, n, n_near):
@@ -324,11 +281,11 @@ class ColumnSource(FiniteSource):
     def price(self, kind, size):
         """The cost of a batch: the draws, and for g and its Jacobian also the near
         field."""
-        return size if kind == "outer" or self.n_near is None else size + self.n_near
+        return size if kind == "outer" else size + self.n_near
 
     def draw_inner(self, rng, shape):
         """Indices of the drawn columns."""
-        if self.n_near is None:
+        if not self.n_near:
             return super().draw_inner(rng, shape)
         spread = (np.arange(shape[-1]) + rng.random(shape)) * (self.n_inner / shape[-1])
         return np.minimum(spread.astype(np.intp), self.n_inner - 1)

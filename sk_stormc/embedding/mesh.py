@@ -8,6 +8,7 @@ mesh Ewald method", 1995).
 """
 
 import math
+from functools import reduce
 
 import numpy as np
 from scipy import fft
@@ -15,8 +16,6 @@ from scipy import fft
 from sk_stormc.embedding.convolution import PADDING_NODES, Convolution
 from sk_stormc.utils.machine import CACHE_NUMBERS
 from sk_stormc.utils.threads import each, parts
-
-__all__ = ["MAX_CELLS", "Mesh"]
 
 MAX_CELLS = 4096  # along a side of a mesh, whose memory a wide map would exhaust
 
@@ -47,65 +46,49 @@ class Mesh:
     def __init__(self, spacing=0.5, dof=1.0):
         self.spacing, self.dof = spacing * min(1.0, math.sqrt(dof)), dof
         # shape, spacing and precision of the last mesh, and its kernel
-        self._known = None
+        self._known = None, None
 
     def __call__(self, x):
         """The sum over all pairs i != j, and the repulsive forces on the points."""
-        if not np.isfinite(x).all():
-            return math.nan, np.full_like(x, math.nan)
-        points, total, potential = self._sums(x)
-        return total, points.slopes(potential) * x.dtype.type(-0.5)
+        low, spacing, shape = _layout(x, self.spacing)
+        key = shape, spacing, x.dtype
+        known, convolution = self._known  # another thread may replace it
+        if known != key:
+            convolution = Convolution(shape, spacing, self.dof, x.dtype)
+            self._known = key, convolution
+        n, places = len(x), _places(x, low, spacing, shape)
+        density = _density(*places, shape)
+        potential = convolution(density)
+        # equal to interpolation at the points, with the same splines
+        total = float(np.vdot(density, potential))
+        total += n * (n * convolution.taken_off - 1)
+        return total, _slopes(*places, potential, spacing) * x.dtype.type(-0.5)
 
     def pays(self, x):
         """Whether sums on the mesh cost less than direct sums. They cost more for wide
         maps of few points."""
-        if not np.isfinite(x).all():
-            return True  # on the mesh the result is NaN at no cost
-        low, high = _bounds(x)
-        _, shape = _layout(high - low, self.spacing)
+        shape = _layout(x, self.spacing)[-1]
         # measured costs of a cell and of a point on the mesh, in units of a pair's
         return 21 * math.prod(shape) + 350 * len(x) < len(x) ** 2
 
-    def total(self, x):
-        """The sum Z, without the forces."""
-        return self._sums(x)[1] if np.isfinite(x).all() else math.nan
 
-    def _sums(self, x):
-        """The points on the mesh, Z, and the potential at the nodes."""
-        low, high = _bounds(x)
-        spacing, shape = _layout(high - low, self.spacing)
-        key = shape, spacing, x.dtype
-        cached = self._known  # read once, because another thread may replace it
-        if cached is None or cached[0] != key:
-            self._known = cached = key, Convolution(shape, spacing, self.dof, x.dtype)
-        points, convolution = Spread(x, low, spacing, shape), cached[1]
-        density = points.density()
-        potential = convolution(density)
-        # equal to interpolation at the points, with the same splines
-        total = float(np.vdot(density, potential))
-        return points, total + len(x) * (len(x) * convolution.taken_off - 1), potential
-
-
-def _bounds(x):
-    """The minimum and the maximum of each column."""
-    # faster than axis=0 for a narrow array
-    return np.array([(c.min(), c.max()) for c in x.T]).T
-
-
-def _layout(extent, spacing):
-    """Spacing and shape of the mesh for a map of a given extent.
+def _layout(x, spacing):
+    """Minima of the columns of a map, and spacing and shape of its mesh.
 
     A side has at least 64 and at most MAX_CELLS cells. Only some spacings are allowed,
     four for each factor of two, so that the transform of the kernel can be reused in
     several iterations.
     """
+    # faster than axis=0 for a narrow array
+    low, high = np.array([(c.min(), c.max()) for c in x.T]).T
+    extent = high - low
     widest = float(extent.max()) or 1.0
     limited = max(min(spacing, widest / 64), widest / MAX_CELLS)
     quarters = 4 * math.log2(limited / spacing)
     rounded = math.floor(quarters) if quarters < 0 else math.ceil(quarters)
     spacing *= 2 ** (rounded / 4)
     nodes = [int(side / spacing) + 4 + PADDING_NODES for side in extent]
-    return spacing, tuple(_length(least) for least in nodes)
+    return low, spacing, tuple(_length(least) for least in nodes)
 
 
 def _length(least):
@@ -115,9 +98,8 @@ def _length(least):
     return 2 * fft.next_fast_len(-(-least // (2 * step)) * step, real=True)
 
 
-class Spread:
-    """Points in one or two dimensions, each spread over its four nearest nodes along
-    each axis.
+def _places(x, low, spacing, shape):
+    """Where points lie among their four nearest nodes along each axis.
 
     Parameters
     ----------
@@ -128,69 +110,66 @@ class Spread:
         Distance of neighbouring nodes.
     shape : tuple of int
         Shape of the mesh. It covers all points, with three more nodes along each axis.
+
+    Returns
+    -------
+    first : ndarray of shape (n,)
+        Index of the first node of each point.
+    steps : tuple of int
+        Distance in memory of neighbouring nodes along each axis.
+    splines : ndarray of shape (d, 2, 4, n)
+        For each axis, the weights of the nodes and their derivatives.
     """
+    n, d = x.shape
+    first, splines = np.zeros(n, np.intp), np.empty((d, 2, 4, n), x.dtype)
+    steps = (1,) if d == 1 else (shape[1], 1)
 
-    def __init__(self, x, low, spacing, shape):
-        (self.n, d), self.dtype = x.shape, x.dtype
-        self.spacing, self.shape = spacing, shape
-        self._block = CACHE_NUMBERS // 4  # each point has four nodes along an axis
-        # for each axis, the weights and their derivatives
-        self._splines = np.empty((d, 2, 4, self.n), x.dtype)
-        self._first = np.zeros(self.n, np.intp)  # index of the first node of each point
-        # distance in memory of neighbouring nodes along each axis
-        self._steps = (1,) if d == 1 else (shape[1], 1)
+    def lay(rows):
+        for column, least, step, both in zip(x.T, low, steps, splines, strict=True):
+            place = (column[rows] - least) / x.dtype.type(spacing)
+            corner = place.astype(np.int32)
+            # without the cast, float32 would become float64
+            place -= corner.astype(x.dtype)
+            both[:, :, rows] = _splines(place)
+            first[rows] += corner.astype(np.intp) * step
 
-        def lay(rows):
-            for column, least, step, both in zip(
-                x.T, low, self._steps, self._splines, strict=True
-            ):
-                place = (column[rows] - least) / x.dtype.type(spacing)
-                corner = place.astype(np.int32)
-                # without the cast, float32 would become float64
-                place -= corner.astype(x.dtype)
-                both[:, :, rows] = _splines(place)
-                self._first[rows] += corner.astype(np.intp) * step
+    each(lay, parts(n, CACHE_NUMBERS // 4))
+    return first, steps, splines
 
-        each(lay, parts(self.n, self._block))
 
-    def density(self):
-        """The density of the points at the nodes."""
-        d, size = len(self.shape), int(np.prod(self.shape))
-        # each parallel part needs its own mesh, which is efficient if there are few
-        # nodes compared with the points; with more than four parts it is not
-        shares = max(1, min(4, self.n * 4**d // (4 * size)))
-        ahead = [np.arange(4) * step for step in self._steps]
-        ahead = (ahead[0] if d == 1 else np.add.outer(*ahead)).reshape(-1, 1)
+def _density(first, steps, splines, shape):
+    """The density of the points at the nodes."""
+    n, size = len(first), math.prod(shape)
+    # each parallel part needs its own mesh, which is efficient if there are few nodes
+    # compared with the points; with more than four parts it is not
+    shares = max(1, min(4, n * 4 ** len(shape) // (4 * size)))
+    ahead = reduce(np.add.outer, [np.arange(4) * step for step in steps])
+    ahead = ahead.reshape(-1, 1)
 
-        def spread(rows):
-            density = np.zeros(size, self.dtype)
-            for some in parts(rows.stop, self._block, rows.start):
-                weights = [both[0, :, some] for both in self._splines]
-                entries = weights[0] if d == 1 else weights[0][:, None] * weights[1]
-                np.add.at(density, (self._first[some] + ahead).ravel(), entries.ravel())
-            return density
+    def spread(rows):
+        density = np.zeros(size, splines.dtype)
+        for some in parts(rows.stop, CACHE_NUMBERS // 4, rows.start):
+            weights = splines[:, 0, :, some]
+            entries = reduce(lambda a, b: a[:, None] * b, weights)
+            np.add.at(density, (first[some] + ahead).ravel(), entries.ravel())
+        return density
 
-        densities = each(spread, parts(self.n, -(-self.n // shares)))
-        density = densities[0]
-        for more in densities[1:]:
-            density += more
-        return density.reshape(self.shape)
+    densities = each(spread, parts(n, -(-n // shares)))
+    return reduce(np.add, densities).reshape(shape)
 
-    def slopes(self, potential):
-        """The derivatives at the points of a potential at the nodes, of shape (n,
-        d)."""
-        values = potential.reshape(-1)
-        slopes = np.empty((self.n, len(self.shape)), self.dtype)
 
-        def gather(rows):
-            first = self._first[rows]
-            splines = [both[:, :, rows] for both in self._splines]
-            _, *along = _interpolated(values, first, self._steps, splines)
-            for axis, slope in enumerate(along):
-                np.divide(slope, self.dtype.type(self.spacing), out=slopes[rows, axis])
+def _slopes(first, steps, splines, potential, spacing):
+    """The derivatives at the points of a potential at the nodes, of shape (n, d)."""
+    values = potential.reshape(-1)
+    slopes = np.empty((len(first), len(steps)), splines.dtype)
 
-        each(gather, parts(self.n, self._block))
-        return slopes
+    def gather(rows):
+        _, *along = _interpolated(values, first[rows], steps, splines[..., rows])
+        for axis, slope in enumerate(along):
+            np.divide(slope, slope.dtype.type(spacing), out=slopes[rows, axis])
+
+    each(gather, parts(len(first), CACHE_NUMBERS // 4))
+    return slopes
 
 
 def _interpolated(values, first, steps, splines):
@@ -230,7 +209,7 @@ def _splines(t):
         1 + 2 * t - 3 * t2,
         t2,
     ]
-    weights, slopes = np.stack(sixths), np.stack(halves)
-    weights /= 6
-    slopes /= 2
-    return np.stack([weights, slopes])
+    both = np.stack([sixths, halves])
+    both[0] /= 6
+    both[1] /= 2
+    return both

@@ -6,15 +6,15 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+from scipy import sparse
 
 from sk_stormc.embedding.affinities import graph_affinities, perplexity_search
 from sk_stormc.embedding.affinity_checks import normalised_affinities
+from sk_stormc.embedding.mesh import MAX_CELLS
 from sk_stormc.embedding.neighbors.graph import neighbor_graph
 from sk_stormc.embedding.transform import spacings
-
-__all__ = ["GIVEN", "Neighborhoods", "refuse_pair"]
-
-GIVEN = "affinities"  # the metric of data that are affinities
+from sk_stormc.utils.machine import machine_memory
+from sk_stormc.utils.warnings import warn
 
 
 def refuse_pair(X):
@@ -27,9 +27,29 @@ def refuse_pair(X):
     ):
         raise ValueError(
             f"X must be one table, got two arrays, of shapes {X[0].shape} and "
-            f"{X[1].shape}. Pass known neighbours as a "
-            "sparse graph of their distances with metric='precomputed', as "
+            f"{X[1].shape}. Pass known neighbours as a sparse graph of their distances "
+            "with metric='precomputed', as "
             "sklearn.neighbors.KNeighborsTransformer(mode='distance') creates it"
+        )
+
+
+def warn_of_memory(X, perplexity, on_mesh):
+    """Warn if a fit needs more memory than the machine has, by an estimate of its peak
+    without the caller's data."""
+    n, there = X.shape[0], machine_memory()
+    data = (X.data if sparse.issparse(X) else X).nbytes
+    nearest = min(n - 1, int(3 * perplexity) + 1)
+    # measured: bytes of a node of the mesh for the reported divergence, of which a side
+    # has 12 sqrt(n); of a point, and of a neighbour of a point with its edge
+    mesh = 40 * min(MAX_CELLS, 12 * np.sqrt(n)) ** 2 if on_mesh else 0
+    graph = n * (400 + nearest * 140)
+    needed = max(3 * data, data + graph + mesh)  # the search has three copies
+    if needed > there:
+        warn(
+            f"a map of {n} samples at perplexity {perplexity:g} needs about "
+            f"{needed / 1e9:.1f} GB of memory, and this machine has {there / 1e9:.1f} "
+            "GB. A smaller perplexity and float32 data need less",
+            UserWarning,
         )
 
 
@@ -54,19 +74,18 @@ class Neighborhoods:
         None with metric="affinities".
     perplexity : float or tuple of float
         The perplexity that is used. NaN with metric="affinities".
+    joint : bool
+        Whether the affinities are joint probabilities.
     recall : float
         Fraction of the true neighbours that the search found. NaN with
         metric="affinities".
     """
 
     def __init__(self, X, per_point, perplexity, metric, **how):
-        self.per_point = per_point
-        if metric == GIVEN:
-            self._graph, self.search = (
-                normalised_affinities(X, joint=not per_point),
-                None,
-            )
-            self.perplexity = self.recall = np.nan
+        self.joint = metric == "affinities" and not per_point
+        if metric == "affinities":
+            self._graph = normalised_affinities(X, self.joint)
+            self.search, self.perplexity, self.recall = None, np.nan, np.nan
             return
         self.search, self.perplexity = perplexity_search(
             X, perplexity, metric=metric, **how
@@ -79,15 +98,8 @@ class Neighborhoods:
         """The distance of each sample to its tenth neighbour, from `spacings`."""
         return spacings(self._graph, self.search)
 
-    @property
-    def joint(self):
-        """Whether the affinities are joint probabilities."""
-        return self.search is None and not self.per_point
-
     def affinities(self):
         """The affinities of the samples, to 3 perplexity + 1 neighbours of each."""
-        return (
-            self._graph
-            if self.search is None
-            else graph_affinities(self._graph, self.perplexity)
-        )
+        if self.search is None:
+            return self._graph
+        return graph_affinities(self._graph, self.perplexity)

@@ -9,6 +9,7 @@ embeddings", 2012).
 """
 
 import copy
+import itertools
 import math
 from functools import cached_property
 
@@ -23,8 +24,6 @@ from sk_stormc.embedding.neighbors.graph import GOLDEN
 from sk_stormc.embedding.sums_over_pairs import Edges, even_rows
 from sk_stormc.utils.machine import TASK_NUMBERS
 from sk_stormc.utils.threads import each, parts
-
-__all__ = ["Graph", "GraphLaplacian", "laplacian_direction"]
 
 MAX_AGGREGATES = 600  # the time of factorising the coarse matrix grows with their cube
 # edges of a point after sparsification, if it has at least twice as many; with two,
@@ -99,10 +98,9 @@ class Aggregates:
             groups = sparse.csr_array(
                 (np.ones(newly.size, S.dtype), (newly, label[newly])), shape=(n, m)
             )
-            pull = (S[free] @ groups).tocsr()
-            reached = np.flatnonzero(np.diff(pull.indptr))
+            reached, strongest = _strongest(S[free] @ groups)
             newly = free[reached]
-            label[newly] = _strongest(pull)[reached]
+            label[newly] = strongest
         if (label < 0).any():
             label[label < 0], m = m, m + 1
         self.label, self.m = label, m
@@ -128,15 +126,9 @@ class Aggregates:
         factor = self._factor(c, mu)
 
         def solve(r):
-            sums, out = np.empty((self.m, len(r)), r.dtype), np.empty_like(r)
-            for k, row in enumerate(r):
-                sums[:, k] = self._sum @ row
-            coarse = np.ascontiguousarray(
-                cho_solve(factor, sums, check_finite=False).T, r.dtype
-            )
-            for row, of_groups in zip(out, coarse, strict=True):
-                of_groups.take(self.label, out=row, mode="clip")
-            return out
+            sums = np.column_stack([self._sum @ row for row in r])
+            coarse = cho_solve(factor, sums, check_finite=False).T.astype(r.dtype)
+            return coarse.take(self.label, axis=1, mode="clip")
 
         return solve
 
@@ -145,18 +137,14 @@ class Aggregates:
         only one component."""
         if len(self._component_size) == 1:
             return 0
-        of_components = (
-            np.bincount(self.component, row) / self._component_size for row in q
-        )
-        return np.stack([mean[self.component] for mean in of_components]).astype(
-            q.dtype
-        )
+        sums = [np.bincount(self.component, row) for row in q]
+        means = (np.stack(sums) / self._component_size)[:, self.component]
+        return means.astype(q.dtype)
 
     def _factor(self, c, mu):
         """The Cholesky factor of the coarse matrix. Only its lower half is built."""
-        weight = np.zeros(len(self._one))
-        for of_some in each(lambda cells: cells[1] @ c[cells[0]], self._cells):
-            weight += of_some
+        sums = each(lambda cells: cells[1] @ c[cells[0]], self._cells)
+        weight = sum(sums, np.zeros(len(self._one)))  # in double precision
         apart = self._one != self._other
         one, other, weight = self._one[apart], self._other[apart], weight[apart]
         diagonal = mu * self.size + _sums(one, other, weight, self.m)
@@ -172,7 +160,7 @@ class Aggregates:
                     raise
 
 
-def laplacian_direction(graph, c, degree, mu, F, iterations, floor=0.0):
+def laplacian_direction(graph, c, degree, mu, F, iterations, floor):
     """An approximation of (L_c + mu I)^-1 F for each coordinate, by conjugate-gradient
     iterations from zero.
 
@@ -195,7 +183,7 @@ def laplacian_direction(graph, c, degree, mu, F, iterations, floor=0.0):
     mu : float
     F : ndarray of shape (n, d)
     iterations : int
-    floor : float, default=0.0
+    floor : float
 
     Returns
     -------
@@ -206,8 +194,9 @@ def laplacian_direction(graph, c, degree, mu, F, iterations, floor=0.0):
     edges, dtype = graph.drawn, F.dtype
     if edges is not graph.edges:
         c = edges.of(c)
-        degree = edges.sums(c)
     product = edges.matrix(c)
+    if edges is not graph.edges:
+        degree = product(np.ones((1, len(F)), c.dtype))[0]
     R = F.T.copy()
     diagonal = degree + dtype.type(mu)
     of_groups = graph.aggregates.solver(c, mu)
@@ -237,38 +226,30 @@ class GraphLaplacian(Metric):
 
     Parameters
     ----------
-    problem : object
-        Its ``graph`` is used, and its ``new_near()`` if ``near`` is None.
+    problem : SNEProblem
+        Its ``graph`` is used, and its ``new_near()`` outside of a run.
     mu : float or callable
         Regularisation, or a function of the iteration.
     iterations : int
         Number of conjugate-gradient iterations.
-    floor : float, default=0.0
+    floor : float
         Smallest regularisation of the motion of a component as a whole.
-    near : object, default=None
-        The near field of a run. Its ``attraction(x)`` returns the edge weights c and
-        their sums for each point. None creates a new one each time.
     """
 
     stays = False
+    near = None  # the near field of a run, whose problem would be in a cycle
 
-    def __init__(self, problem, mu, iterations, floor=0.0, near=None):
-        self.problem, self.mu, self.iterations, self.floor, self.near = (
-            problem,
-            mu,
-            iterations,
-            floor,
-            near,
-        )
-        self.c = self.degree = None
+    def __init__(self, problem, mu, iterations, floor):
+        self.problem, self.mu = problem, mu
+        self.iterations, self.floor = iterations, floor
 
     def at(self, x, t):
         """The preconditioner at x: the weights of the edges at x, and mu for iteration
         t."""
         metric = copy.copy(self)
         metric.mu = at(self.mu, t)
-        near = self.problem.new_near() if self.near is None else self.near
-        metric.c, metric.degree = near.attraction(x)
+        near = self.near or self.problem.new_near()
+        metric.c, metric.degree, _ = near.forces(x)
         return metric
 
     def apply(self, F):
@@ -286,9 +267,9 @@ class GraphLaplacian(Metric):
 
     def size(self, x):
         """sqrt(x^T (L_c + mu I) x)."""
-        X = np.ascontiguousarray(x.reshape(self.problem.edges.n, -1).T)
-        product = self.problem.edges.matrix(self.c)
-        A_x = (self.degree + x.dtype.type(self.mu)) * X - product(X)
+        X = np.ascontiguousarray(x.reshape(self.problem.n_inner, -1).T)
+        A_x = (self.degree + x.dtype.type(self.mu)) * X
+        A_x -= self.problem.edges.matrix(self.c)(X)
         return math.sqrt(max(float(np.vdot(X, A_x)), 0.0))
 
 
@@ -311,16 +292,15 @@ def _components(groups, S):
 
 
 def _strongest(pull):
-    """The column of the largest entry in each row, the first among ties. scipy's argmax
-    loops over rows."""
+    """The rows that are not empty, and the column of the largest entry in each of them,
+    the first among ties. scipy's argmax loops over rows."""
     pull.sort_indices()
     count = np.diff(pull.indptr)
-    some = np.flatnonzero(count)
-    largest = np.maximum.reduceat(pull.data, pull.indptr[some])
-    at = np.flatnonzero(pull.data == np.repeat(largest, count[some]))
-    columns = np.zeros(len(count), np.int32)
-    columns[some] = pull.indices[at[np.searchsorted(at, pull.indptr[some])]]
-    return columns
+    rows = np.flatnonzero(count)
+    first = pull.indptr[rows]
+    largest = np.maximum.reduceat(pull.data, first)
+    at = np.flatnonzero(pull.data == np.repeat(largest, count[rows]))
+    return rows, pull.indices[at[np.searchsorted(at, first)]]
 
 
 def _ratio(a, b):
@@ -329,7 +309,7 @@ def _ratio(a, b):
     return np.divide(a, b, out=np.zeros_like(a), where=b > 0)[:, None]
 
 
-class SparsifiedEdges(Edges):
+class SparsifiedEdges:
     """Sparsified edges: edges drawn in proportion to their weight, about a given number
     of them.
 
@@ -350,6 +330,8 @@ class SparsifiedEdges(Edges):
     ----------
     drawn : ndarray of shape (n_drawn,)
         Indices of the drawn edges.
+    i, j : ndarray of shape (n_drawn,)
+        Their end points.
     """
 
     def __init__(self, edges, number):
@@ -366,21 +348,15 @@ class SparsifiedEdges(Edges):
         for _ in range(5):  # after which the sums differ by some percent at most
             now = _sums(i, j, weight * self._times, edges.n)
             self._times *= np.sqrt(sums[i] / now[i] * sums[j] / now[j])
-        weight = weight * self._times
-        super().__init__(sparse.csr_array((weight, (i, j)), shape=(edges.n, edges.n)))
-
-    def _lay_out(self, upper):
-        """All entries of the symmetric matrix, in blocks of rows, each with the edge of
-        every entry.
-
-        For several products with the same values, these are faster than the halves that
-        all edges have. They need the values of the edges twice, in another order.
-        """
-        both = sparse.csr_array(
-            (np.arange(1, upper.nnz + 1, dtype=np.int32), upper.indices, upper.indptr),
-            upper.shape,
-        )
-        both = (both + both.T).tocsr()
+        self.i, self.j = i, j
+        # All entries of the symmetric matrix, in blocks of rows, each with the edge of
+        # every entry. For several products with the same values, these are faster than
+        # the halves that all edges have. They need the values of the edges twice, in
+        # another order.
+        number = np.arange(1, len(i) + 1, dtype=np.int32)
+        ends = i.astype(np.int32), j.astype(np.int32)
+        both = sparse.csr_array((number, ends), shape=(edges.n, edges.n))
+        both = both + both.T
         self._entries = []
         for rows in even_rows(both, TASK_NUMBERS):
             entries = both[rows]
@@ -401,8 +377,7 @@ class SparsifiedEdges(Edges):
                 k, (rows, entries) = task
                 out[k, rows] = entries @ X[k]
 
-            tasks = [(k, block) for k in range(len(X)) for block in blocks]
-            each(multiply, tasks, len(c))
+            each(multiply, list(itertools.product(range(len(X)), blocks)), len(c))
             return out
 
         return product

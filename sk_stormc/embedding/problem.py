@@ -27,14 +27,14 @@ from sk_stormc.embedding.kernel_sums import (
     NearField,
     StudentT,
     check_degrees_of_freedom,
+    negentropy,
 )
 from sk_stormc.embedding.mesh import Mesh
 from sk_stormc.embedding.preconditioner import Graph, GraphLaplacian
+from sk_stormc.embedding.sums_over_pairs import student_t_sums
 from sk_stormc.utils.machine import BLOCK_BYTES
 from sk_stormc.utils.types import ArrayLike, Kernel, SparseMatrix
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number
-
-__all__ = ["SNEProblem"]
 
 
 class SNEProblem(CompositionalProblem):
@@ -165,33 +165,24 @@ class SNEProblem(CompositionalProblem):
         )
         P = check_affinities(affinities, joint)
         n, d = P.shape[0], n_components
-        self.kernel, self.exaggeration, self.dtype = (
-            kernel,
-            float(exaggeration),
-            np.dtype(dtype),
-        )
-        self.per_point = kernel == "gaussian"
-        self.dof = float(dof)
+        self.kernel, self.per_point = kernel, kernel == "gaussian"
+        self.exaggeration, self.dof = float(exaggeration), float(dof)
+        self.near_field, self.dtype = bool(near_field), np.dtype(dtype)
         self._kernel = Gaussian() if self.per_point else StudentT(self.dof)
         self.n_inner = self.n_outer = self.n_blocks = n
         self.n_components, self.n_variables = d, n * d
-        self.jacobian_kind = "sampled" if jacobian == "dense" else jacobian
-        if jacobian == "dense":
-            check_memory(
-                n * (d * n if self.per_point else d) * self.dtype.itemsize, n, d
-            )
+        dense = jacobian == "dense"
+        self.jacobian_kind = "sampled" if dense else jacobian
+        if dense:
+            numbers = n * d * (n if self.per_point else 1)
+            check_memory(numbers * self.dtype.itemsize, n, d)
 
         self.P = P if self.per_point or joint else P / n  # joint probabilities sum to 1
-        self.near_field = bool(near_field)
-        meshed = (
-            not self.per_point
-            and d <= 2
-            and n > MAX_FULL_BATCH
-            and jacobian == "operator"
-        )
-        # for the reported divergence
-        self._fine = Mesh(spacing=0.25, dof=self.dof) if meshed else None
-        mesh = Mesh(dof=self.dof) if meshed and self.dtype == np.float32 else self._fine
+        mesh = self._fine = None  # which is for the reported divergence
+        if kernel == "student-t" and d <= 2 and n > MAX_FULL_BATCH and not dense:
+            mesh = self._fine = Mesh(spacing=0.25, dof=self.dof)
+            if self.dtype == np.float32:
+                mesh = Mesh(dof=self.dof)
         self.graph = Graph(self.P, sparsified=not self.per_point)
         self.edges = self.graph.edges
         # cost of the edges, which are evaluated in each sampled batch, in components of
@@ -238,7 +229,7 @@ class SNEProblem(CompositionalProblem):
         """
         other = copy.copy(self)
         other._kept, other._all = self.new_near(), Columns(None)
-        if self.metric is not None:
+        if isinstance(self.metric, GraphLaplacian):
             other.metric = copy.copy(self.metric)
             other.metric.near = other._kept
         return other
@@ -282,11 +273,11 @@ class SNEProblem(CompositionalProblem):
     @property
     def source(self):
         """The source of columns, with the cost of the near field."""
-        return ColumnSource(self.n_inner, self.n_near if self.near_field else None)
+        return ColumnSource(self.n_inner, self.n_near)
 
     def inner_batch(self, draws):
         """Columns of the kernel matrix."""
-        return self._all if draws is None and self._all is not None else Columns(draws)
+        return self._all if draws is None and self._all else Columns(draws)
 
     def outer_batch(self, draws):
         """Columns of P as (rows, columns, weighted probabilities). None means all
@@ -302,18 +293,15 @@ class SNEProblem(CompositionalProblem):
         return x.reshape(self.n_inner, self.n_components)
 
     def _remembering(self):
-        return self.in_run() if self._kept is None else self
+        return self if self._kept else self.in_run()
 
     def _near(self):
-        return self.new_near() if self._kept is None else self._kept
-
-    def _far(self, x, batch):
-        return self._far_field.at(x, self._points(x), batch)
+        return self._kept or self.new_near()
 
     def inner(self, x, batch):
         """The inner value u: the normalisers Z_i of the points, or the normaliser Z of
         all pairs."""
-        far, (_, _, _, complete) = self._far(x, batch)
+        far, (*_, complete) = self._far_field.at(x, batch)
         u = self._all_pairs(x, far, complete)
         if self.per_point and self.near_field and not complete:
             # with smaller estimates, maps with few neighbours diverge
@@ -323,35 +311,37 @@ class SNEProblem(CompositionalProblem):
     def _all_pairs(self, x, far, complete):
         """The inner value u from the sums over the far field, plus the near field if
         they do not include it."""
-        near = self.near_field and not complete
-        k = self._kernel.value(self._near().at(x)[1]) if near else None
-        if self.per_point:
-            return far + self.edges.sums(k) if near else far
-        return np.array(
-            [far + (2 * float(k.sum(dtype=float)) if near else 0.0)], x.dtype
-        )
+        if self.near_field and not complete:
+            k = self._kernel.value(self._near().at(x)[1])
+            far = far + (
+                self.edges.sums(k) if self.per_point else 2 * float(k.sum(dtype=float))
+            )
+        return far if self.per_point else np.array([far], x.dtype)
 
     def jacobian(self, x, batch):
         """The Jacobian of the batch: an array if "dense", and otherwise a tuple that
         `vjp` takes."""
         if self.jacobian_kind == "operator":
-            return self._far(x, batch)[1]
-        return self._dense_jacobian(x, batch)
+            return self._far_field.at(x, batch)[1]
+        return dense_jacobian(
+            self._points(x),
+            batch.chosen,
+            self._far_field.left_out.toarray(),
+            self.near_field,
+            self._kernel,
+            self.per_point,
+        )
 
     def vjp(self, J, v):
         """J.T v = -2 sum_j (v_l + v_j) (-k') (x_l - x_j) for each point l, or an
         estimate of it from a batch."""
         if self.jacobian_kind != "operator":
             return super().vjp(J, v)
-        F = self._far_field.forces(self._points(J[0]), J, v)
-        if self.near_field and not J[3]:
-            near = self._near()
-            rows, w = near.at(J[0])
+        F = self._far_field.forces(J, v)
+        if self.near_field and not J[-1]:
+            rows, w = self._near().at(J[0])
             slopes = -2 * self.edges.ends(v) if self.per_point else -4 * v[0]
-            c = np.multiply(
-                self._kernel.repulsion(w), slopes, out=near.buffer("force", w.dtype)
-            )
-            F += self.edges.forces(c, rows)[1].T
+            F += self.edges.forces(self._kernel.repulsion(w) * slopes, rows)[1].T
         return F.ravel()
 
     def outer_gradient(self, x, u, batch):
@@ -362,16 +352,13 @@ class SNEProblem(CompositionalProblem):
         return self._near().forces(x)[2].T.ravel(), 1 / u
 
     def _sampled_outer_gradient(self, x, u, batch):
-        i, j, p = batch
-        points = self._points(x)
+        (i, j, p), points = batch, self._points(x)
         difference = points[i] - points[j]
         w = self._kernel.base(np.einsum("ij,ij->i", difference, difference))
-        force = (
-            self._kernel.attraction(2 * self.exaggeration * p, w)[:, None] * difference
-        )
+        c = self._kernel.attraction(2 * self.exaggeration * p, w)
         f_x = np.zeros(points.shape)
-        np.add.at(f_x, i, force)
-        np.subtract.at(f_x, j, force)
+        np.add.at(f_x, i, c[:, None] * difference)
+        np.subtract.at(f_x, j, c[:, None] * difference)
         mass = np.bincount(i, p, self.n_outer) if self.per_point else p.sum()
         return f_x.ravel().astype(x.dtype), (mass / u).astype(x.dtype)
 
@@ -384,13 +371,10 @@ class SNEProblem(CompositionalProblem):
 
     def _attraction(self, x):
         """sum_ij p_ij phi(D_ij)."""
-        near = self._near()
-        rows, w = near.at(x)
+        rows, w = self._near().at(x)
         if not self.per_point:
             return -self.dof * self.edges.log_sum(w)
-        return float(
-            self.edges.weight @ self.edges.squares(rows, near.buffer("phi", x.dtype))
-        )
+        return float(self.edges.weight @ self.edges.squares(rows, np.empty_like(w)))
 
     def gradient(self, x):
         """Return the full gradient of Phi. It is exact, or computed on the mesh if
@@ -409,33 +393,31 @@ class SNEProblem(CompositionalProblem):
     def objective(self, x):
         """Phi(x). Z is computed on the mesh. Without a mesh, normalisers are estimated
         from at most 2048 columns."""
-        own = self._remembering()
-        u = own._normalisers(x, self._far_field.mesh, REPORTED_COLUMNS)
-        return float(own.outer(x, u))
+        return self._phi(x, self.exaggeration)
 
     def reported(self, x):
         """The recorded value: Phi(x) without exaggeration, so that the values of all
         stages can be compared."""
-        own = self._remembering()
-        u = own._normalisers(x, self._far_field.mesh, REPORTED_COLUMNS)
-        return float(own._attraction(x) + own._log_sum(u))
+        return self._phi(x)
 
-    def _normalisers(self, x, mesh, exact):
-        """The normalisers u for reports: from the mesh, or for more than ``exact``
-        points from 2048 columns."""
-        n, points = self.n_inner, self._points(x)
-        if mesh is not None and mesh is not self._far_field.mesh:
-            if mesh.pays(points):
-                return np.array([mesh.total(points)])
-            return np.array([self._far_field.all_columns(points)[0]])
-        if mesh is None and n > exact and self.near_field:
+    def _phi(self, x, exaggeration=1.0, fine=False):
+        """Phi(x) with an exaggeration, from normalisers for reports, or finer ones."""
+        own = self._remembering()
+        u = own._normalisers(x, fine)
+        return exaggeration * own._attraction(x) + own._log_sum(u)
+
+    def _normalisers(self, x, fine):
+        """The normalisers u for reports: from a mesh, or without one, for many points,
+        from 2048 columns."""
+        n, points, far = self.n_inner, self._points(x), self._far_field
+        if fine and self._fine is not far.mesh:
+            return np.array([student_t_sums(points, self._fine, self.dof)[0]])
+        exact = MAX_EXACT_POINTS if fine else REPORTED_COLUMNS
+        if self._fine is None and n > exact and self.near_field:
             times = n / REPORTED_COLUMNS
             chosen = ((np.arange(REPORTED_COLUMNS) + 0.5) * times).astype(int)
             blocks = np.array_split(chosen, -(-4 * n * len(chosen) // BLOCK_BYTES))
-            sums = sum(
-                self._far_field.columns(points, block, self._far_field.left_out)[0]
-                for block in blocks
-            )
+            sums = sum(far.columns(points, block, far.left_out)[0] for block in blocks)
             return self._all_pairs(x, x.dtype.type(times) * sums, complete=False)
         return self.inner(x, self.inner_batch(None))  # cached for the next iteration
 
@@ -458,9 +440,7 @@ class SNEProblem(CompositionalProblem):
         mesh. Without a mesh, and with at most 10,000 points, the normalisers are sums
         over all pairs.
         """
-        own = self._remembering()
-        u = own._normalisers(x, self._fine, MAX_EXACT_POINTS)
-        return self.divergence_of(own._attraction(x) + own._log_sum(u))
+        return self.divergence_of(self._phi(x, fine=True))
 
     def divergence_of(self, fun):
         """Return KL(P || Q) from the value of Phi without exaggeration.
@@ -478,18 +458,6 @@ class SNEProblem(CompositionalProblem):
     @cached_property
     def _negentropy(self):
         """sum p log p."""
-        p = self.P.data if self.per_point else self.edges.weight / 2
-        p = p[p > 0]  # the smallest may have underflowed
-        return (1 if self.per_point else 2) * float(p @ np.log(p))
-
-    def _dense_jacobian(self, x, batch):
-        n, left_out = self.n_inner, self._far_field.left_out.toarray()
-        chosen = np.arange(n) if batch.chosen is None else batch.chosen
-        W = (
-            np.bincount(chosen, minlength=n)[None, :]
-            * (n / len(chosen))
-            * (1 - left_out)
-        )
-        if self.near_field:
-            W += left_out - np.eye(n)
-        return dense_jacobian(self._points(x), W, self._kernel, self.per_point)
+        if self.per_point:
+            return negentropy(self.P.data)
+        return 2 * negentropy(self.edges.weight / 2)

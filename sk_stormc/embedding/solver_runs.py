@@ -12,8 +12,6 @@ from sk_stormc.embedding.defaults import PROBE_REGULARIZATION
 from sk_stormc.engine.results import changed, joined
 from sk_stormc.solvers import StopReason, STORMCompositional
 
-__all__ = ["run_stages"]
-
 
 def run_stages(stages, fit, problem, x, solver, attributes, lines, before=None):
     """Run the stages, each from the previous map, after the iterations of the result
@@ -33,23 +31,14 @@ def run_stages(stages, fit, problem, x, solver, attributes, lines, before=None):
             of_this = _run(
                 fit, of_stage, x, stage, solver, attributes, result, lines, n_before
             )
-        ended_early = of_this.stop_reason in (
-            StopReason.INTERRUPTED,
-            StopReason.CALLBACK,
-        )
-        may_be_left = (
-            stage.on and stage.exaggeration == 1 and not (stage.asked or ended_early)
-        )
-        if may_be_left and of_this.fun > result.fun:
+        stopped = of_this.stop_reason in (StopReason.INTERRUPTED, StopReason.CALLBACK)
+        may_be_left = stage.on and stage.exaggeration == 1 and not stage.asked
+        if may_be_left and not stopped and of_this.fun > result.fun:
             continue  # the stage made the map worse, so the earlier map is kept
         last, result = of_stage, of_this if result is None else joined(result, of_this)
-        x = result.x
-        lines.record(
-            n_before + result.n_iter,
-            last.divergence_of(result.loss_curve[-1]),
-            stage.early,
-        )
-        if ended_early:
+        x, value = result.x, last.divergence_of(result.loss_curve[-1])
+        lines.record(n_before + result.n_iter, value, stage.early)
+        if stopped:
             break
     result = changed(result, loss_curve=problem.divergence_of(result.loss_curve))
     return OfProblem(last), result if before is None else joined(before, result)
@@ -60,11 +49,8 @@ class OfProblem:
     `warn_if_not_converged`."""
 
     def __init__(self, problem):
-        self.problem, self.exaggeration, self.dof = (
-            problem,
-            problem.exaggeration,
-            problem.dof,
-        )
+        self.problem = problem
+        self.exaggeration, self.dof = problem.exaggeration, problem.dof
 
     def at(self, x):
         """The divergence of a map, as records have it."""
@@ -93,50 +79,36 @@ def quiet():
 def _run(fit, problem, x, stage, solver, attributes, before, lines, n_before):
     """Run one stage. ``before`` is the result of the earlier stages, which began after
     ``n_before`` iterations."""
-    n_before, used = (
-        (n_before, 0)
-        if before is None
-        else (n_before + before.n_iter, int(before.ifo[-1]))
-    )
     own = clone(solver).set_params(max_iter=stage.n_iter)
     if stage.learning_rate is not None:
         own.set_params(learning_rate=stage.learning_rate)
-    if own.max_ifo is not None and used:
-        own.set_params(max_ifo=max(1, own.max_ifo - used))
+    if before is not None:
+        n_before += before.n_iter
+        if own.max_ifo is not None:
+            own.set_params(max_ifo=max(1, own.max_ifo - int(before.ifo[-1])))
     every, silent = None, stage.early and stage.record_every is None
-
-    def show(record):
-        lines.record(
-            n_before + record.iteration, problem.divergence_of(record.fun), stage.early
-        )
-
     if stage.record_every is not None:
         every = stage.record_every * problem.iteration_ifo
-    elif silent and not (
-        fit.has_callbacks or lines.shown
-    ):  # only these use the records of an early stage
-        every = sys.maxsize
-    seen = (
-        (lambda x: attributes(x) | {"loss_curve_": np.empty(0)})
-        if stage.early
-        else attributes
-    )
-    shown = show if lines.shown else None
+    elif silent and not (fit.has_callbacks or lines.shown):
+        every = sys.maxsize  # only these use the records of an early stage
+
+    def show(record):
+        value = problem.divergence_of(record.fun)
+        lines.record(n_before + record.iteration, value, stage.early)
+
+    def seen(x):
+        return attributes(x) | ({"loss_curve_": np.empty(0)} if stage.early else {})
+
     result = fit.run(
         own,
         problem,
         x,
         record_every=every,
-        show=shown,
+        show=show if lines.shown else None,
         attributes=seen,
         n_before=n_before,
     )
     if not silent:
         return result
-    return changed(
-        result,
-        **{
-            name: result[name][[0, -1]]
-            for name in ("loss_curve", "ifo", "record_iterations")
-        },
-    )
+    curves = ("loss_curve", "ifo", "record_iterations")
+    return changed(result, **{name: result[name][[0, -1]] for name in curves})

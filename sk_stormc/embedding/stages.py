@@ -3,13 +3,10 @@ finished map; and their output."""
 
 from __future__ import annotations
 
-import copy
 import time
 from dataclasses import dataclass
 
 import numpy as np
-
-__all__ = ["Lines", "Stage", "further_stages", "growing", "new_stages"]
 
 
 def growing(P, start, most):
@@ -37,7 +34,7 @@ def growing(P, start, most):
     return 1 / (2 * slowest)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Stage:
     """Iterations with their own exaggeration and learning rate.
 
@@ -82,33 +79,27 @@ def new_stages(n_iter, early, exaggeration=1.0, record_every=None):
     # a fifth of the iterations, but not many: exaggeration contracts data without
     # clusters, eventually to one point
     n_early = min(n_iter // 5, 30) if early > 1 else 0
-    first = (
-        [Stage(n_early, early, early=True, held=1.0, record_every=record_every)]
-        if n_early
-        else []
-    )
-    return [*first, Stage(n_iter - n_early, exaggeration, record_every=record_every)]
+    stages = [
+        Stage(n_early, early, early=True, held=1.0, record_every=record_every),
+        Stage(n_iter - n_early, exaggeration, record_every=record_every),
+    ]
+    return stages if n_early else stages[1:]
 
 
 def further_stages(before, max_iter, exaggeration=1.0, record_every=None):
     """The stages of a resumed fit: its earlier stages, and an additional one if
     ``max_iter`` has increased."""
-    stages = [copy.copy(stage) for stage in before]
-    had = sum(stage.n_iter for stage in stages if not stage.asked)
+    had = sum(stage.n_iter for stage in before if not stage.asked)
     if max_iter is None or max_iter == had:
-        return stages
+        return list(before)
     if max_iter < had:
         raise ValueError(
             f"max_iter must be at least {had} for resume, got {max_iter}: the fit had "
-            "so many iterations, and its "
-            "learning rate is 0 at the last of them"
+            "so many iterations, and its learning rate is 0 at the last of them"
         )
-    return [
-        *stages,
-        Stage(
-            int(max_iter - had), float(exaggeration), on=True, record_every=record_every
-        ),
-    ]
+    n_iter = int(max_iter - had)
+    further = Stage(n_iter, float(exaggeration), on=True, record_every=record_every)
+    return [*before, further]
 
 
 class Lines:

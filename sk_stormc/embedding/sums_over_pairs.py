@@ -8,17 +8,10 @@ import math
 import numpy as np
 from scipy import sparse
 
+from sk_stormc.embedding.neighbors.checks import row_numbers
+from sk_stormc.embedding.neighbors.graph import kept_entries
 from sk_stormc.utils.machine import CACHE_NUMBERS, TASK_NUMBERS
 from sk_stormc.utils.threads import each, parts
-
-__all__ = [
-    "AllPairs",
-    "Edges",
-    "column_sums",
-    "columns",
-    "even_rows",
-    "masked_positions",
-]
 
 
 class Edges:
@@ -47,48 +40,36 @@ class Edges:
 
     def __init__(self, P):
         upper = _upper_half(P)
-        if len(upper.indices) < 2**31:  # half the memory traffic
-            upper.indices, upper.indptr = (
-                upper.indices.astype(np.int32),
-                upper.indptr.astype(np.int32),
-            )
         self.n = P.shape[0]
         self._upper, self._chunks = upper, even_rows(upper, CACHE_NUMBERS)
-        self._lay_out(upper)
+        # at most eight blocks: `matrix` adds vectors of all points for each
+        size = max(TASK_NUMBERS, upper.nnz // 8)
+        self._blocks = [_block(upper, rows) for rows in even_rows(upper, size)]
         self.weight = upper.data
         self.i = np.repeat(np.arange(self.n), np.diff(upper.indptr))
         self.j = upper.indices.astype(np.intp)
         self.pointer = upper.indptr
 
-    def _lay_out(self, upper):
-        """Prepare the entries for `matrix`."""
-        # at most eight blocks: `matrix` adds vectors of all points for each
-        size = max(TASK_NUMBERS, upper.nnz // 8)
-        self._blocks = [_block(upper, rows) for rows in even_rows(upper, size)]
-
     def squares(self, X, out, change=None):
         """|x_i - x_j|^2 for each edge, from X of shape (d, n), written to out.
         ``change`` is then applied in place."""
-        columns, pointer = _in_pairs(X), self.pointer
+        columns = _in_pairs(X)
 
-        def task(chunks):
-            for rows in chunks:
-                some = slice(int(pointer[rows.start]), int(pointer[rows.stop]))
-                count, total = np.diff(pointer[rows.start : rows.stop + 1]), out[some]
-                total.fill(0)
-                for x in columns:
-                    difference = np.repeat(x[rows], count)
-                    difference -= x.take(self.j[some], mode="clip")
-                    squares = difference.view(X.dtype)
-                    squares *= squares
-                    total += (
-                        squares if x.dtype == X.dtype else squares[::2] + squares[1::2]
-                    )
-                if change is not None:
-                    change(total)
+        def task(rows):
+            pointer = self.pointer[rows.start : rows.stop + 1]
+            edges, count = slice(pointer[0], pointer[-1]), np.diff(pointer)
+            total = out[edges]
+            total.fill(0)
+            for x in columns:
+                difference = np.repeat(x[rows], count)
+                difference -= x.take(self.j[edges], mode="clip")
+                squares = difference.view(X.dtype)
+                squares *= squares
+                total += squares if x.dtype == X.dtype else squares[::2] + squares[1::2]
+            if change is not None:
+                change(total)
 
-        of_task = parts(len(self._chunks), TASK_NUMBERS // CACHE_NUMBERS)
-        each(task, [self._chunks[some] for some in of_task], len(out))
+        each(task, self._chunks, len(out))
         return out
 
     def matrix(self, c):
@@ -105,15 +86,14 @@ class Edges:
         def product(X):
             def halves(task):
                 x, (rows, by_row, by_column) = task
-                return by_row @ x, by_column @ x[rows]
+                return rows, by_row @ x, by_column @ x[rows]
 
-            sums = iter(each(halves, list(itertools.product(X, blocks)), len(c)))
             out = np.zeros_like(X)
-            for total in out:
-                for rows, *_ in blocks:
-                    of_rows, of_columns = next(sums)
-                    total[rows] += of_rows
-                    total += of_columns
+            sums = each(halves, list(itertools.product(X, blocks)), len(c))
+            for k, (rows, of_rows, of_columns) in enumerate(sums):
+                total = out[k // len(blocks)]
+                total[rows] += of_rows
+                total += of_columns
             return out
 
         return product
@@ -138,31 +118,18 @@ class Edges:
 
     def ends(self, v):
         """v_i + v_j for each edge."""
-        total = v.take(self.i)
-        total += v.take(self.j)
-        return total
+        return v.take(self.i) + v.take(self.j)
 
     def symmetric(self):
         """The matrix of the graph in float32."""
-        half = self.weight.astype(np.float32), self._upper.indices, self._upper.indptr
-        half = sparse.csr_array(half, shape=(self.n, self.n))
-        return (half + half.T).tocsr()
+        half = self._upper.astype(np.float32)
+        return half + half.T
 
 
 def _upper_half(P):
     """The upper half of P + P^T."""
-    n = P.shape[0]
-    above = P.indices > np.repeat(
-        np.arange(n, dtype=P.indices.dtype), np.diff(P.indptr)
-    )
-    halves = []
-    for half in (above, ~above):
-        starts = np.concatenate([[0], np.cumsum(half, dtype=P.indptr.dtype)])[P.indptr]
-        halves.append(
-            sparse.csr_array((P.data[half], P.indices[half], starts), shape=(n, n))
-        )
-    upper, lower = halves
-    return upper + lower.T.tocsr()
+    above = P.indices > row_numbers(P)
+    return kept_entries(P, above) + kept_entries(P, ~above).T
 
 
 def _in_pairs(X):
@@ -178,41 +145,28 @@ def _in_pairs(X):
 
 def even_rows(matrix, size):
     """Slices of a CSR matrix's rows with about ``size`` entries each."""
-    count = max(1, matrix.nnz // size)
-    ends = np.searchsorted(
-        matrix.indptr, np.linspace(0, matrix.nnz, count + 1)[1:-1]
-    ).tolist()
-    bounds = [0, *ends, matrix.shape[0]]
-    return [
-        slice(*pair)
-        for pair in zip(bounds, bounds[1:], strict=False)
-        if pair[0] < pair[1]
-    ]
+    ends = np.linspace(0, matrix.nnz, max(1, matrix.nnz // size) + 1)[1:-1]
+    bounds = {0, *np.searchsorted(matrix.indptr, ends).tolist(), matrix.shape[0]}
+    return [slice(*pair) for pair in itertools.pairwise(sorted(bounds))]
 
 
 def _block(upper, rows):
     """A block of rows of the upper half: the rows, the slice of their edges, their
     matrix and its transpose."""
-    edges = slice(int(upper.indptr[rows.start]), int(upper.indptr[rows.stop]))
-    pointer = upper.indptr[rows.start : rows.stop + 1] - upper.indptr[rows.start]
-    shape = rows.stop - rows.start, upper.shape[1]
+    pointer = upper.indptr[rows.start : rows.stop + 1]
+    edges = slice(pointer[0], pointer[-1])
     half = sparse.csr_array(
-        (upper.data[edges], upper.indices[edges], pointer), shape=shape
+        (upper.data[edges], upper.indices[edges], pointer - pointer[0]),
+        shape=(len(pointer) - 1, upper.shape[1]),
     )
     return rows, edges, half, half.T
 
 
-def masked_positions(pattern, chosen):
-    """Positions of a pattern's entries in the flattened (n, B) matrix of its ``chosen``
-    columns."""
-    part = pattern[chosen].tocsc()
-    row = np.repeat(np.arange(part.shape[1]), np.diff(part.indptr))
-    return row * len(chosen) + part.indices, part.indptr
-
-
-def _factors(x, chosen, constant, sign):
-    """M (n, d + 2) and C (d + 2, B) with M @ C = constant + sign |x_i - x_b|^2, and
-    whether rounding is so notable that wrong signs must be removed."""
+def _lengths(x, constant, sign, chosen=slice(None), dof=1.0):
+    """A function that writes constant + sign |x_i - x_b|^2 / dof to an array, for some
+    points i and the chosen points b, without the first of them."""
+    if dof != 1:
+        x = x / x.dtype.type(math.sqrt(dof))
     n, d = x.shape
     x = x - x.mean(axis=0)
     M = np.ones((n, d + 2), x.dtype)
@@ -223,98 +177,102 @@ def _factors(x, chosen, constant, sign):
     C[:d] = (-2 * sign) * chosen_x.T
     C[d] = 1
     C[d + 1] = constant + M[chosen, d]
-    rounding = np.finfo(x.dtype).eps * np.abs(M[:, d]).max()
-    return M, C, rounding > 0.02
+    # whether rounding is so notable that wrong signs must be removed
+    coarse = np.finfo(x.dtype).eps * np.abs(M[:, d]).max() > 0.02
+
+    def product(rows, out, first=0):
+        np.matmul(M[rows], C[:, first:], out=out)
+        if coarse:
+            (np.maximum if sign > 0 else np.minimum)(out, constant, out=out)
+        return out
+
+    return product
+
+
+def _left_out(pattern, chosen):
+    """A function that sets entries of the pattern to zero in some rows of the (n, B)
+    matrix of its ``chosen`` columns."""
+    part = pattern[chosen].tocsc()
+    row = np.repeat(np.arange(part.shape[1]), np.diff(part.indptr))
+    positions, pointer = row * len(chosen) + part.indices, part.indptr
+
+    def leave_out(rows, of_rows):
+        some = positions[pointer[rows.start] : pointer[rows.stop]]
+        of_rows.reshape(-1)[some - rows.start * len(chosen)] = 0
+
+    return leave_out
 
 
 def columns(x, chosen, pattern):
     """exp(-|x_i - x_b|^2) for all points i and chosen columns b, with zeros on the
     pattern, and its row sums."""
     n, B = len(x), len(chosen)
-    M, C, coarse = _factors(x, chosen, 0, -1)
-    positions, pointer = masked_positions(pattern, chosen)
+    product, leave_out = _lengths(x, 0, -1, chosen), _left_out(pattern, chosen)
     E = np.empty((n, B), x.dtype)
     sums, ones = np.empty(n, x.dtype), np.ones(B, x.dtype)
     for rows in parts(n, CACHE_NUMBERS // B):
-        e = np.matmul(M[rows], C, out=E[rows])
-        if coarse:
-            np.minimum(e, 0, out=e)
+        e = product(rows, E[rows])
         np.exp(e, out=e)
-        left_out = positions[pointer[rows.start] : pointer[rows.stop]]
-        e.reshape(-1)[left_out - rows.start * B] = 0
+        leave_out(rows, e)
         np.matmul(e, ones, out=sums[rows])
     return E, sums
 
 
-def column_sums(x, chosen, pattern, dof=1.0):
+def column_sums(x, chosen, pattern, dof):
     """Sums of w = 1 / (1 + |x_i - x_b|^2 / a) over the chosen columns b without the
     pattern. a is ``dof``."""
-    n, d = x.shape
-    M, C, coarse = _factors(_in_units(x, dof), chosen, 1, 1)
-    B = len(chosen)
-    V = np.ones((B, d + 1), x.dtype)
-    V[:, 1:] = x[chosen]
-    positions, pointer = masked_positions(pattern, chosen)
-    sums, total = np.empty((n, d + 1), x.dtype), 0.0
+    n, B = len(x), len(chosen)
+    product, leave_out = _lengths(x, 1, 1, chosen, dof), _left_out(pattern, chosen)
+    V = _with_ones(x[chosen])
+    sums, total = np.empty((n, V.shape[1]), x.dtype), 0.0
     blocks = parts(n, CACHE_NUMBERS // B)
     W = np.empty((blocks[0].stop, B), x.dtype)
-    ones = np.ones(blocks[0].stop * B, x.dtype)
+    ones = np.ones(W.size, x.dtype)
     for rows in blocks:
-        w = W[: rows.stop - rows.start]
-        _inverse(np.matmul(M[rows], C, out=w), coarse)
+        w = product(rows, W[: rows.stop - rows.start])
+        np.reciprocal(w, out=w)
+        leave_out(rows, w)
         flat = w.reshape(-1)
-        left_out = positions[pointer[rows.start] : pointer[rows.stop]]
-        flat[left_out - rows.start * B] = 0
         k = flat if dof == 1 else flat**dof
         total += float(k @ ones[: flat.size])
-        np.multiply(w, k.reshape(w.shape), out=w)
+        np.multiply(flat, k, out=flat)
         np.matmul(w, V, out=sums[rows])
     return total, x * sums[:, :1] - sums[:, 1:]
 
 
-def _in_units(x, dof):
-    """x / sqrt(a)."""
-    return x if dof == 1 else x / x.dtype.type(math.sqrt(dof))
+def student_t_sums(x, mesh, dof):
+    """The sum of the kernel over all pairs i != j, and the repulsive forces on the
+    points: on a mesh, if there is one and it costs less, or pair by pair."""
+    if mesh is not None and not np.isfinite(x).all():
+        return math.nan, np.full_like(x, math.nan)
+    return mesh(x) if mesh is not None and mesh.pays(x) else all_pairs(x, dof)
 
 
-def _inverse(D, coarse):
-    """1 / D in place. D is at least 1 up to rounding, which ``coarse`` removes."""
-    if coarse:
-        np.maximum(D, 1, out=D)
-    return np.reciprocal(D, out=D)
-
-
-class AllPairs:
+def all_pairs(x, dof):
     """Sums of w = 1 / (1 + |x_i - x_j|^2 / a) over all pairs i != j. Each pair is
-    computed once.
+    computed once. a is ``dof``."""
+    n = len(x)
+    product, V = _lengths(x, 1, 1, dof=dof), _with_ones(x)
+    sums, total = np.zeros_like(V), 0.0
+    blocks = parts(n, CACHE_NUMBERS // n)
+    largest = blocks[0].stop * n
+    space, ones = np.empty(largest, x.dtype), np.ones(largest, x.dtype)
+    for rows in blocks:  # the columns start at the first of these rows
+        size, width = rows.stop - rows.start, n - rows.start
+        flat = space[: size * width]
+        w = product(rows, flat.reshape(size, width), rows.start)
+        np.reciprocal(w, out=w)
+        flat[:: width + 1] = 0  # pairs i = j
+        k = flat if dof == 1 else flat**dof
+        # the square block on the diagonal contains both halves
+        square = k.reshape(w.shape)[:, :size]
+        total += 2 * float(k @ ones[: flat.size]) - float(square.sum())
+        np.multiply(flat, k, out=flat)
+        sums[rows] += w @ V[rows.start :]
+        sums[rows.stop :] += w[:, size:].T @ V[rows]
+    return total, x * sums[:, :1] - sums[:, 1:]
 
-    Parameters
-    ----------
-    n : int
-        Number of points.
-    """
 
-    def __init__(self, n):
-        self.n, self._blocks = n, parts(n, CACHE_NUMBERS // n)
-
-    def __call__(self, x, dof=1.0):
-        """The sums."""
-        M, C, coarse = _factors(_in_units(x, dof), slice(None), 1, 1)
-        V = np.hstack([np.ones((self.n, 1), x.dtype), x])
-        sums, total = np.zeros_like(V), 0.0
-        largest = self._blocks[0].stop * self.n
-        space, ones = np.empty(largest, x.dtype), np.ones(largest, x.dtype)
-        for rows in self._blocks:  # the columns start at the first of these rows
-            size, width = rows.stop - rows.start, self.n - rows.start
-            flat = space[: size * width]
-            w = flat.reshape(size, width)
-            _inverse(np.matmul(M[rows], C[:, rows.start :], out=w), coarse)
-            flat[:: width + 1] = 0  # pairs i = j
-            k = flat if dof == 1 else flat**dof
-            # the square block on the diagonal contains both halves
-            square = k.reshape(w.shape)[:, :size]
-            total += 2 * float(k @ ones[: flat.size]) - float(square.sum())
-            np.multiply(flat, k, out=flat)
-            sums[rows] += w @ V[rows.start :]
-            sums[rows.stop :] += w[:, size:].T @ V[rows]
-        return total, x * sums[:, :1] - sums[:, 1:]
+def _with_ones(x):
+    """The rows (1, x_i)."""
+    return np.hstack([np.ones((len(x), 1), x.dtype), x])

@@ -22,8 +22,6 @@ from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import check_int, naming, plain, short
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["TableScaler"]
-
 
 class TableScaler(TransformerMixin, BaseEstimator):
     """Convert a table with columns of several types to numbers, in which each column
@@ -96,9 +94,8 @@ class TableScaler(TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.string = tags.input_tags.categorical = (
-            tags.input_tags.allow_nan
-        ) = True
+        of_input = tags.input_tags
+        of_input.string = of_input.categorical = of_input.allow_nan = True
         return tags
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
@@ -135,18 +132,15 @@ class TableScaler(TransformerMixin, BaseEstimator):
             )
         cleaner = _cleaner_class()(parse_numbers=True)
         clean = _cleaned(cleaner.fit_transform, table)
-        encoders = {}
-        left_out = {}
-        repeated = []
+        encoders, left_out, repeated = {}, {}, []
         for j, label in enumerate(labels):
             known = clean[str(j)].dropna() if str(j) in clean else []
             if not len(known):
                 left_out[label] = "no values"
                 continue
             kind, values = _read(known, label)
-            encoder = (
-                _Categories(values) if kind == "category" else _Numbers(values, kind)
-            )
+            made = _Categories if kind == "category" else _Numbers
+            encoder = made(values, kind)
             if encoder.n_values == 1:
                 left_out[label] = "one value"
             elif kind == "category" and encoder.n_values > self.max_categories:
@@ -160,19 +154,14 @@ class TableScaler(TransformerMixin, BaseEstimator):
                 f"{short(left_out)}"
             )
         validate_data(self, X, skip_check_array=True)
-        self._labels, self._cleaner, self._encoders, self.left_out_ = (
-            labels,
-            cleaner,
-            encoders,
-            left_out,
-        )
+        self._labels, self._cleaner = labels, cleaner
+        self._encoders, self.left_out_ = encoders, left_out
         self.kinds_ = {labels[j]: encoder.kind for j, encoder in encoders.items()}
         if repeated:
             warn(
                 f"columns of X with more than {self.max_categories} different texts "
-                "or categories are left out: "
-                f"{short(repeated)}. Leave them out yourself, encode them before, or "
-                "increase max_categories",
+                f"or categories are left out: {short(repeated)}. Leave them out "
+                "yourself, encode them before, or increase max_categories",
                 UserWarning,
             )
         return self
@@ -281,8 +270,8 @@ def _frame_of(X):
 
     if is_lazy(X):
         raise ValueError(
-            f"X must be in memory, got a {type(X).__name__}: call its method "
-            "collect() first"
+            f"X must be in memory, got a {type(X).__name__}: call its method collect() "
+            "first"
         )
     if is_table(X):
         X = X.compute() if hasattr(X, "compute") else X  # of dask
@@ -294,23 +283,19 @@ def _frame_of(X):
             )
         if isinstance(X, DataFrame):
             return labels, X.set_axis([str(j) for j in range(len(labels))], axis=1)
-        columns = [column(X, j) for j in range(len(labels))]
-        dtypes = [
-            "category" if str(dtype).startswith(("Categorical", "Enum")) else None
-            for dtype in X.dtypes
-        ]
-        return labels, DataFrame(
-            {
-                str(j): Series(columns[j].to_numpy(), dtype=dtypes[j])
-                for j in range(len(labels))
-            }
-        )
+        columns = {}
+        for j, dtype in enumerate(X.dtypes):
+            is_category = str(dtype).startswith(("Categorical", "Enum"))
+            columns[str(j)] = Series(
+                column(X, j).to_numpy(), dtype="category" if is_category else None
+            )
+        return labels, DataFrame(columns)
     if np.ma.isMaskedArray(X):
         X = X.astype(object).filled(None)
     with naming("X"):
         values = check_array(X, dtype=None, ensure_all_finite=False, input_name="X")
-    labels = list(range(values.shape[1]))
-    return labels, DataFrame(values, columns=[str(j) for j in labels]).infer_objects()
+    table = DataFrame(values).infer_objects()
+    return list(table), table.rename(columns=str)
 
 
 def _cleaned(method, table):
@@ -342,11 +327,12 @@ def _read(values, label):
     else:
         first = short(plain(values.iloc[0]))
         raise ValueError(
-            f"column {label!r} of X must hold numbers, dates, texts or categories, "
-            f"got {first}"
+            f"column {label!r} of X must hold numbers, dates, texts or categories, got "
+            f"{first}"
         )
-    if not np.isfinite(numbers).all():
-        k = int(np.argmin(np.isfinite(numbers)))
+    finite = np.isfinite(numbers)
+    if not finite.all():
+        k = np.argmin(finite)
         row = as_text(values.index.tolist()[k])
         raise ValueError(
             f"column {label!r} of X must be finite, got {numbers[k]} in row {row}"
@@ -367,9 +353,8 @@ def _unread(values):
     texts = values[[isinstance(value, str) for value in values]]
     if not len(texts):
         return []
-    read = _cleaned(
-        _cleaner_class()(drop_null_fraction=None).fit_transform, texts.to_frame()
-    )
+    cleaner = _cleaner_class()(drop_null_fraction=None)
+    read = _cleaned(cleaner.fit_transform, texts.to_frame())
     return texts[read.iloc[:, 0].notna()].unique()
 
 
@@ -383,10 +368,8 @@ class _Numbers:
         self.kind, self.n_values = kind, 1 + bool(np.ptp(values) > 0)
         # the squares of large numbers overflow
         self.unit = max(np.abs(values).max(), np.finfo(float).tiny)
-        self.mean, self.deviation = (
-            (values / self.unit).mean(),
-            (values / self.unit).std(),
-        )
+        values = values / self.unit
+        self.mean, self.deviation = values.mean(), values.std()
 
     def encode(self, values):
         """One column, and values that are not known: none."""
@@ -397,17 +380,13 @@ class _Categories:
     """The encoder of a column of texts or categories, from its values that are not
     missing."""
 
-    kind = "category"
-
-    def __init__(self, values):
+    def __init__(self, values, kind):
         from pandas import Index, Series
 
         counts = Series(values).value_counts()
         self.levels = Index(sorted(counts.index, key=str), dtype=object)
-        self.n_values, self.endings = (
-            len(counts),
-            [f"_{level}" for level in self.levels],
-        )
+        self.kind, self.n_values = kind, len(counts)
+        self.endings = [f"_{level}" for level in self.levels]
         self.shares = counts[self.levels].to_numpy() / len(values)
         self.deviation = np.sqrt(self.shares @ (1 - self.shares))
 
@@ -415,8 +394,6 @@ class _Categories:
         """Indicators of the levels, centred and scaled, and values that are no level,
         for which all are 0."""
         places = self.levels.get_indexer(values)
-        encoded = (
-            (places[:, None] == np.arange(self.n_values)) - self.shares
-        ) / self.deviation
+        encoded = (places[:, None] == np.arange(self.n_values)) - self.shares
         encoded[places < 0] = 0
-        return encoded, values[places < 0]
+        return encoded / self.deviation, values[places < 0]

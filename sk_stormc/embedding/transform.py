@@ -19,19 +19,12 @@ from sk_stormc.utils.blocks import is_dask, map_lazily, without_rows
 from sk_stormc.utils.machine import BLOCK_BYTES
 from sk_stormc.utils.warnings import warn
 
-__all__ = [
-    "place",
-    "refuse_dask",
-    "spacings",
-    "transform_lazily",
-    "warn_of_far_samples",
-]
-
 SPACING_NEIGHBORS = 10  # training samples that define the distance of a new sample
 
 
-def place(X, search, embedding, perplexity, spacing=None, dof=1.0):
-    """Place new samples in an embedding, independently of each other.
+def place(X, search, embedding, perplexity, spacing, dof):
+    """Place new samples in an embedding, independently of each other. Return also their
+    relative distances from the training samples.
 
     The position z of a sample minimises sum_j w_j log(1 + |z - x_j|^2 / dof), where x_j
     are the embedded points of its nearest training samples and w_j its affinities to
@@ -49,16 +42,13 @@ def place(X, search, embedding, perplexity, spacing=None, dof=1.0):
     for rows, D, near in _listed(X, more) if listed else _found(X, search, more):
         order = np.lexsort((near, D))
         D, near = (np.take_along_axis(a, order, axis=1) for a in (D, near))
-        if spacing is not None:
-            distances[rows] = _distances(
-                D[:, :SPACING_NEIGHBORS], spacing, near[:, :SPACING_NEIGHBORS]
-            )
+        distances[rows] = _distances(D, spacing, near)
         D, near = D[:, :k], near[:, :k]
         w = _weights(D, min(perplexity, max(1.0, D.shape[1] / 3)))
         numbers = D.shape[1] * max(D.shape[1], x.shape[1])
         for batch in gen_batches(len(w), max(1, BLOCK_BYTES // (8 * numbers))):
             Z[rows[batch]] = _lowest(w[batch], x.T[:, near[batch]], dof)
-    return Z if spacing is None else (Z, distances)
+    return Z, distances
 
 
 def refuse_dask(X):
@@ -66,8 +56,8 @@ def refuse_dask(X):
     if is_dask(X):
         raise ValueError(
             f"X must be in memory for fit, got a {type(X).__name__} of dask: fit a "
-            "random sample of at most about a "
-            "million rows, and transform all rows, which gives a lazy array"
+            "random sample of at most about a million rows, and transform all rows, "
+            "which gives a lazy array"
         )
 
 
@@ -75,18 +65,17 @@ def transform_lazily(estimator, X, return_distance):
     """``transform`` of a dask collection: lazy arrays of the places and, if desired, of
     the distances."""
     validate_data(estimator, without_rows(X), reset=False, skip_check_array=True)
-    light, n_components = copy.copy(estimator), estimator.embedding_.shape[1]
+    light, embedding = copy.copy(estimator), estimator.embedding_
     # what transform does not need does not travel
-    light._progress, light._of_map = (None, {})
-    dtype = estimator.embedding_.dtype
+    light._progress, light._of_map = None, {}
     if not return_distance:
-        return map_lazily(light.transform, X, (n_components,), dtype)
-    both = map_lazily(
-        lambda part: np.column_stack(light.transform(part, True)),
-        X,
-        (n_components + 1,),
-    )
-    return both[:, :-1].astype(dtype), both[:, -1]
+        return map_lazily(light.transform, X, embedding.shape[1:], embedding.dtype)
+
+    def of_part(part):
+        return np.column_stack(light.transform(part, True))
+
+    both = map_lazily(of_part, X, (embedding.shape[1] + 1,))
+    return both[:, :-1].astype(embedding.dtype), both[:, -1]
 
 
 def spacings(graph, search):
@@ -101,30 +90,28 @@ def spacings(graph, search):
 
 
 def _distances(D, spacing, near):
-    """The largest distance in each row of D, divided by the median spacing of the row's
-    neighbours."""
-    unit = np.median(spacing[near], axis=1)
-    return np.divide(
-        D[:, -1], unit, out=np.where(D[:, -1] > 0, np.inf, 0.0), where=unit > 0
-    )
+    """The distance of each row to its tenth neighbour, or to the farthest if there are
+    fewer, divided by the median spacing of these neighbours."""
+    far = D[:, :SPACING_NEIGHBORS][:, -1]
+    unit = np.median(spacing[near[:, :SPACING_NEIGHBORS]], axis=1)
+    return np.divide(far, unit, out=np.where(far > 0, np.inf, 0.0), where=unit > 0)
 
 
 def warn_of_far_samples(distances):
     """Warn if new samples are far from the training data."""
     count = int((distances > 10).sum())
     if count:
-        row = int(distances.argmax())
+        row = distances.argmax()
         how = (
-            f"is {distances[row]:.3g} times as far from its nearest training samples "
-            "as these are from theirs"
+            "differs from them, and they are all alike"
+            if np.isinf(distances[row])
+            else f"is {distances[row]:.3g} times as far from its nearest training "
+            "samples as these are from theirs"
         )
-        if np.isinf(distances[row]):
-            how = "differs from them, and they are all alike"
         warn(
             f"{count} of {len(distances)} samples are far from the training data: row "
-            f"{row} {how}. The places of "
-            "such samples have little meaning. transform(X, return_distance=True) "
-            "returns this number for each sample",
+            f"{row} {how}. The places of such samples have little meaning. "
+            "transform(X, return_distance=True) returns this number for each sample",
             UserWarning,
         )
 
@@ -132,10 +119,6 @@ def warn_of_far_samples(distances):
 def _found(X, search, k):
     """Yield blocks of rows, the distances to their k nearest training samples, and the
     indices of these samples."""
-    from sk_stormc.embedding.neighbors.search import (
-        NeighborSearch,  # imported here, because sklearn.neighbors takes long to import
-    )
-
     trained, exact, features = search._fit_X, EXACT.get(search.effective_metric_), 1
     if exact:
         _check_size(X)
@@ -145,24 +128,21 @@ def _found(X, search, k):
         check_coordinates(X)
     if exact and (sparse.issparse(X) or sparse.issparse(trained)):
         X, trained = sparse.csr_array(X), sparse.csr_array(trained)
-        features = max(1, (X.nnz + trained.nnz) // (X.shape[0] + trained.shape[0]))
-    elif exact:
-        features = X.shape[1]
-    distances, neighbors = search.kneighbors(X, n_neighbors=k)
+    if exact:  # of sparse rows, the stored ones
+        features += (X.size + trained.size) // (X.shape[0] + trained.shape[0])
+    distances, neighbors = search.kneighbors(X, k)
     finite = np.isfinite(distances).all(axis=1)
     if not finite.all():
         raise ValueError(
             "distances to the training data must be finite, got inf or NaN in row "
             f"{np.argmin(finite)}"
         )
-    if isinstance(search, NeighborSearch):
-        X = search.moved(X)
+    X = search.moved(X)
     for batch in gen_batches(X.shape[0], max(1, BLOCK_BYTES // (8 * k * features))):
         D, near = np.maximum(distances[batch], 0, dtype=float), neighbors[batch]
         if exact:
-            D = exact(
-                X[batch][np.repeat(np.arange(len(near)), k)], trained[near.ravel()]
-            ).reshape(near.shape)
+            samples = np.repeat(np.arange(batch.start, batch.stop), k)
+            D = exact(X[samples], trained[near.ravel()]).reshape(near.shape)
         yield np.arange(batch.start, batch.stop), D, near
 
 
@@ -173,8 +153,9 @@ def _listed(graph, k):
     order = np.lexsort(
         (graph.indices, graph.data, np.repeat(np.arange(len(count)), count))
     )
-    for size in np.unique(np.minimum(count, k)):
-        rows = np.flatnonzero(np.minimum(count, k) == size)
+    listed = np.minimum(count, k)
+    for size in np.unique(listed):
+        rows = np.flatnonzero(listed == size)
         chosen = order[graph.indptr[rows][:, None] + np.arange(size)]
         yield rows, graph.data[chosen].astype(float), graph.indices[chosen]
 
@@ -197,7 +178,7 @@ def _weights(D, perplexity):
     return w / w.sum(axis=1, keepdims=True)
 
 
-def _lowest(w, x, dof=1.0):
+def _lowest(w, x, dof):
     """The minimiser of sum_j w_j log(1 + |z - x_j|^2 / dof) for each row of w (n, k)
     and its points x (d, n, k).
 
@@ -222,6 +203,11 @@ def _squared(a, b):
     return (difference * difference).sum(axis=1)
 
 
+def _euclidean(a, b):
+    """Euclidean distances of the rows of a to those of b."""
+    return np.sqrt(_squared(a, b))
+
+
 def _cosine(a, b):
     """Cosine distances of the rows of a to those of b. Distances that are 0 up to
     rounding get the same small value."""
@@ -233,8 +219,8 @@ def _cosine(a, b):
 # the batch, and equal rows do not have the distance 0. The distances are therefore
 # computed again, from differences.
 EXACT = {
-    "euclidean": lambda a, b: np.sqrt(_squared(a, b)),
-    "l2": lambda a, b: np.sqrt(_squared(a, b)),
+    "euclidean": _euclidean,
+    "l2": _euclidean,
     "sqeuclidean": _squared,
     "cosine": _cosine,
 }
@@ -247,8 +233,8 @@ def _check_size(X):
     if largest.max() > most:
         column = np.argmax(largest)
         raise ValueError(
-            f"the values of X must not be above {most:.3g}, got "
-            f"{largest[column]:.3g} in column {column}"
+            f"the values of X must not be above {most:.3g}, got {largest[column]:.3g} "
+            f"in column {column}"
         )
 
 

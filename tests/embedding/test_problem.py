@@ -240,6 +240,18 @@ def test_costs():
     np.testing.assert_array_equal(one.x, triple.x)
 
 
+@pytest.mark.parametrize("metric", [np.full(60, 0.5), np.diag(np.full(60, 0.5))])
+def test_a_metric_of_ones_own_replaces_the_preconditioner(metric):
+    P = perplexity_affinities(np.random.default_rng(0).normal(size=(30, 4)), 5)
+    problem = SNEProblem(P, kernel="student-t", dtype=np.float64)
+    x0 = problem.initial_point(np.random.default_rng(0))
+    solver, steps = STORMCompositional(learning_rate=1e-3, max_iter=1, tol=0), []
+    for problem.metric in (None, metric):
+        steps.append(minimize(problem, solver, x0=x0, random_state=0).x - x0)
+    assert steps[0].any()
+    np.testing.assert_allclose(steps[1], 0.5 * steps[0], rtol=1e-4)
+
+
 def test_a_tracked_jacobian(monkeypatch):
     solver = STORMCompositional(batch_size=(20, 20, None), momentum=0.2, max_iter=300)
     tracked = minimize(make_problem(60, jacobian="dense"), solver, random_state=0)

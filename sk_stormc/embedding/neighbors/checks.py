@@ -1,5 +1,4 @@
-"""Validation of the data and of the metric of a search, and warnings if the choice of
-neighbours is arbitrary."""
+"""Validation of the data and of the metric of a search."""
 
 import math
 from contextlib import contextmanager
@@ -8,8 +7,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array, gen_batches
 
-from sk_stormc.embedding.mesh import MAX_CELLS
-from sk_stormc.utils.machine import BLOCK_BYTES, machine_memory
+from sk_stormc.utils.machine import BLOCK_BYTES
 from sk_stormc.utils.validation import (
     check_choice,
     check_finite,
@@ -21,32 +19,10 @@ from sk_stormc.utils.validation import (
 )
 from sk_stormc.utils.warnings import warn
 
-__all__ = [
-    "FEATURELESS",
-    "as_points",
-    "check_coordinates",
-    "check_directions",
-    "check_distances",
-    "check_metric_of_data",
-    "check_missing",
-    "check_squares",
-    "fewest_neighbors",
-    "largest_of_columns",
-    "naming_the_metric",
-    "not_negative",
-    "parameters_of",
-    "row_numbers",
-    "warn_of_chance",
-    "warn_of_features",
-    "warn_of_memory",
-]
-
 # Rounding error of given distances, relative to the mean of all of them or the largest
 # of some. That of 1 - x.y in float32 is 2e-7, even after conversion to float64, and in
 # a graph of close neighbours the largest distance may be .01.
 DISTANCE_ROUNDING = 1e-3
-# relative rounding error of squared or cosine distances above which there is a warning
-MAX_ROUNDING = 0.01
 FEATURELESS = ("precomputed", "affinities")  # metrics of data without features
 ADDED_UP = (
     "euclidean",
@@ -101,10 +77,16 @@ def check_missing(points, X, metric):
     if not is_word(metric, *FEATURELESS):
         remedy = (
             "Fill in missing values, as sklearn.impute.SimpleImputer does, and "
-            "sk_stormc.preprocessing.TableScaler for "
-            "tables, or leave out such rows or columns"
+            "sk_stormc.preprocessing.TableScaler for tables, or leave out such rows or "
+            "columns"
         )
     check_finite("X", "finite numbers", [(0, points)], X, remedy)
+
+
+def check_kind_of_metric(metric):
+    """Raise a ValueError unless a metric is a name or a callable."""
+    if not isinstance(metric, str) and not callable(metric):
+        raise ValueError(f"metric must be a name or a callable, got {short(metric)}")
 
 
 def check_metric_of_data(metric, metric_params, X):
@@ -120,10 +102,10 @@ def check_metric_of_data(metric, metric_params, X):
         if not sparse.issparse(X):
             value = metric(X[0], X[-1], **params)
             try:
-                distance = float(value)
+                right = 0 <= float(value) < math.inf
             except (TypeError, ValueError):
-                distance = math.nan
-            if not 0 <= distance < math.inf:
+                right = False
+            if not right:
                 raise ValueError(
                     "metric must give distances, finite and not negative, got "
                     f"{short(value)} of two rows of X"
@@ -136,33 +118,29 @@ def check_metric_of_data(metric, metric_params, X):
         size = X.shape[0] * X.shape[1] * X.dtype.itemsize
         raise ValueError(
             f"metric={metric!r} is for dense X, got sparse X of shape {X.shape}: pass "
-            "X.toarray(), which takes "
-            f"{size / 1e6:.3g} MB"
+            f"X.toarray(), which takes {size / 1e6:.3g} MB"
         )
     for name, keys, what in NEEDED:
         if metric == name and not params.keys() & set(keys):
             raise ValueError(
                 f"metric={name!r} needs metric_params={{{keys[0]!r}: ...}} with the "
-                f"{what}, got metric_params="
-                f"{short(metric_params)}"
+                f"{what}, got metric_params={short(metric_params)}"
             )
-    if metric == "seuclidean" and not (np.asarray(params["V"]) > 0).all():
-        V = np.asarray(params["V"])
+    if metric == "seuclidean" and not (V := np.ravel(params["V"]) > 0).all():
+        column = np.argmin(V)
         raise ValueError(
             "metric_params['V'] must be above 0 in all columns, got "
-            f"{V.ravel()[np.argmin(V > 0)]:.6g} for column "
-            f"{np.argmin(V > 0)}: leave constant columns out, or set their V to 1"
+            f"{np.ravel(params['V'])[column]:.6g} for column {column}: leave constant "
+            "columns out, or set their V to 1"
         )
 
 
 def parameters_of(metric, metric_params):
     """A copy of the parameters of the metric, with a covariance replaced by its
     inverse."""
-    if not metric_params:
-        return {}
     params = {
         name: np.copy(v) if isinstance(v, np.ndarray) else v
-        for name, v in metric_params.items()
+        for name, v in (metric_params or {}).items()
     }
     if metric == "mahalanobis" and "V" in params:
         V = params.pop("V")
@@ -188,15 +166,12 @@ def naming_the_metric(metric, metric_params):
 
 def check_distances(distances, metric):
     """Raise a ValueError if distances to neighbours are negative or not finite."""
-    wrong = ~(np.isfinite(distances) & (distances >= 0)).all(axis=1)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        wrong_distance = distances[row][
-            ~(np.isfinite(distances[row]) & (distances[row] >= 0))
-        ][0]
+    right = np.isfinite(distances) & (distances >= 0)
+    if not right.all():
+        row, column = np.argwhere(~right)[0]
         raise ValueError(
             f"metric={short(metric)} must give finite distances, none negative, got "
-            f"{wrong_distance} for row {row} of X"
+            f"{distances[row, column]} for row {row} of X"
         )
 
 
@@ -214,8 +189,8 @@ def check_directions(X):
         if largest > 0:
             raise ValueError(
                 f"the values of X must be larger: row {row} has none above "
-                f"{largest:.3g}, and their squares, which "
-                f"metric='cosine' needs, vanish in {X.dtype}; scale the row"
+                f"{largest:.3g}, and their squares, which metric='cosine' needs, "
+                f"vanish in {X.dtype}; scale the row"
             )
 
 
@@ -224,31 +199,30 @@ def check_coordinates(X):
     radians, as "haversine" needs them."""
     if X.shape[1] != 2:
         raise ValueError(
-            "with metric='haversine' X must have two columns, latitude and "
-            f"longitude, got {X.shape[1]}"
+            "with metric='haversine' X must have two columns, latitude and longitude, "
+            f"got {X.shape[1]}"
         )
-    for j, (name, most) in enumerate(
-        (("latitude", math.pi / 2), ("longitude", 2 * math.pi))
-    ):
-        row = int(np.abs(X[:, j]).argmax())
+    for j, name, most in (0, "latitude", math.pi / 2), (1, "longitude", 2 * math.pi):
+        row = np.abs(X[:, j]).argmax()
         if abs(X[row, j]) > most * (1 + 1e-6):
             raise ValueError(
-                "with metric='haversine' X must hold latitudes and longitudes, in "
-                "this order and in radians, but the "
-                f"{name} in row {row} is {X[row, j]:.6g}, above {most:.4g}: use "
-                "numpy.radians(X) for degrees"
+                "with metric='haversine' X must hold latitudes and longitudes, in this "
+                f"order and in radians, but the {name} in row {row} is "
+                f"{X[row, j]:.6g}, above {most:.4g}: use numpy.radians(X) for degrees"
             )
 
 
 def warn_of_features(X, names, metric):
-    """Warn if features look like distances, or if few of them change a distance."""
-    _warn_of_distances(X, metric)
-    _warn_of_units(X, names, metric)
-
-
-def _warn_of_units(X, names, metric):
-    """Warn if most of the named columns hardly change a distance, as in a table of
-    centimetres and of a unix time."""
+    """Warn if features look like distances, or if most of the named columns hardly
+    change a distance, as in a table of centimetres and of a unix time."""
+    if is_word(metric, "euclidean") and _are_distances(X):
+        warn(
+            f"X is square with {X.shape[0]} rows and columns, and has zeros on its "
+            "diagonal, as distances of samples have, but it is read as features. Use "
+            "metric='precomputed' for distances, or metric='affinities' for "
+            "similarities",
+            UserWarning,
+        )
     if names is None or not is_word(metric, *ADDED_UP):
         return
     variance = X.var(axis=0, dtype=float)
@@ -256,37 +230,23 @@ def _warn_of_units(X, names, metric):
     order = order[variance[order] > 0]
     unseen = order[: len(order) // 2]
     if variance[unseen].sum() < 1e-4 * variance.sum():
-        least, most = names[order[0]], names[order[-1]]
+        least, most = order[0], order[-1]
         warn(
             "the columns of X vary very differently: the standard deviation of "
-            f"{most!r} is "
-            f"{math.sqrt(variance[order[-1]]):.3g}, and {len(unseen)} of {len(order)} "
-            f"columns, such as {least!r} with "
-            f"{math.sqrt(variance[order[0]]):.3g}, hardly change a distance. If their "
-            "units differ, scale them first, "
-            "as sklearn.preprocessing.StandardScaler does",
-            UserWarning,
-        )
-
-
-def _warn_of_distances(X, metric):
-    """Warn if X looks like distances or a graph: square, symmetric, not negative, and 0
-    on the diagonal."""
-    if is_word(metric, "euclidean") and X.shape[0] == X.shape[1] and _are_distances(X):
-        warn(
-            f"X is square with {X.shape[0]} rows and columns, and has zeros on its "
-            "diagonal, as distances of samples "
-            "have, but it is read as features. Use metric='precomputed' for "
-            "distances, or metric='affinities' for "
-            "similarities",
+            f"{names[most]!r} is {math.sqrt(variance[most]):.3g}, and {len(unseen)} "
+            f"of {len(order)} columns, such as {names[least]!r} with "
+            f"{math.sqrt(variance[least]):.3g}, hardly change a distance. If their "
+            "units differ, scale them first, as sklearn.preprocessing.StandardScaler "
+            "does",
             UserWarning,
         )
 
 
 def _are_distances(X):
-    """Whether a square X may hold distances or affinities of samples."""
+    """Whether X may hold distances or affinities of samples, or a graph of them:
+    square, symmetric, not negative, and 0 on the diagonal."""
     small = DISTANCE_ROUNDING * float(X.mean(dtype=float))
-    if small <= 0 or np.abs(X.diagonal()).max() > small:
+    if X.shape[0] != X.shape[1] or small <= 0 or np.abs(X.diagonal()).max() > small:
         return False
     if sparse.issparse(X):
         return np.ptp(np.diff(X.indptr)) == 0 or abs(X - X.T).max() <= small
@@ -300,8 +260,7 @@ def _are_distances(X):
 def fewest_neighbors(X, metric):
     """Check the data, and return the smallest number of neighbours that a sample
     has."""
-    if not isinstance(metric, str) and not callable(metric):
-        raise ValueError(f"metric must be a name or a callable, got {short(metric)}")
+    check_kind_of_metric(metric)
     check_squares(X)
     if metric == "cosine":
         check_directions(X)
@@ -318,14 +277,13 @@ def fewest_neighbors(X, metric):
     if not count.min():
         raise ValueError(
             "the neighbour graph X must hold at least one neighbour of each sample "
-            "besides itself, got none in row "
-            f"{int(np.argmin(count))}"
+            f"besides itself, got none in row {int(np.argmin(count))}"
         )
     if (X.data[others] == 1).all():
         warn(
             "all distances in the neighbour graph X are 1, as with "
-            "mode='connectivity': all neighbours of a sample "
-            "then have the same affinity. If this is not intended, use mode='distance'",
+            "mode='connectivity': all neighbours of a sample then have the same "
+            "affinity. If this is not intended, use mode='distance'",
             UserWarning,
         )
     return int(count.min())
@@ -342,8 +300,8 @@ def not_negative(X):
     if lowest < -DISTANCE_ROUNDING * largest:
         raise ValueError(
             "with metric='precomputed' X must hold distances, none negative, got "
-            f"{lowest:.6g}, which is no rounding "
-            f"error beside the largest, {largest:.6g}"
+            f"{lowest:.6g}, which is no rounding error beside the largest, "
+            f"{largest:.6g}"
         )
     if not sparse.issparse(X):
         return np.maximum(X, 0)
@@ -373,13 +331,12 @@ def check_squares(X):
     high = np.sqrt(float(kind.max)) / 2 / np.sqrt(np.square(largest / top).sum())
     low = np.sqrt(float(kind.tiny))
     if not low <= top <= high:
-        size, verb = ("smaller", "overflow") if top > high else ("larger", "vanish in")
+        size, verb = "larger", f"vanish in {kind.dtype} below {low:.1e}"
+        if top > high:
+            size, verb = "smaller", f"overflow {kind.dtype} above {high:.1e}"
         raise ValueError(
-            f"the values of X must be {size}: column {int(largest.argmax())} has the "
-            f"largest, {top:.3g}, and squared "
-            f"distances {verb} {kind.dtype} {'above' if top > high else 'below'} "
-            f"{high if top > high else low:.1e}; "
-            "scale the data"
+            f"the values of X must be {size}: column {largest.argmax()} has the "
+            f"largest, {top:.3g}, and squared distances {verb}; scale the data"
         )
 
 
@@ -390,16 +347,15 @@ def _check_symmetry(X):
     if largest > DISTANCE_ROUNDING * mean:
         raise ValueError(
             "with metric='precomputed' X must be symmetric; the largest asymmetry is "
-            f"{largest:.3g}, with X[{i}, {j}] "
-            f"= {X[i, j]:.6g} and X[{j}, {i}] = {X[j, i]:.6g}"
+            f"{largest:.3g}, with X[{i}, {j}] = {X[i, j]:.6g} and X[{j}, {i}] = "
+            f"{X[j, i]:.6g}"
         )
     own = X.diagonal()
     if own.max() > DISTANCE_ROUNDING * mean:
         k = int(own.argmax())
         raise ValueError(
             "with metric='precomputed' X must hold distances, 0 from each sample to "
-            "itself; got "
-            f"X[{k}, {k}] = {own[k]:.6g}"
+            f"itself; got X[{k}, {k}] = {own[k]:.6g}"
         )
 
 
@@ -408,139 +364,13 @@ def _asymmetry(X):
     n, largest = X.shape[0], (0.0, 0, 0)
     for rows in gen_batches(n, max(1, BLOCK_BYTES // (8 * n))):
         difference = np.abs(X[rows] - X[:, rows].T)
-        i, j = (int(k) for k in np.unravel_index(difference.argmax(), difference.shape))
-        largest = max(
-            largest,
-            (float(difference[i, j]), i + rows.start, j),
-            key=lambda found: found[0],
-        )
+        i, j = np.unravel_index(difference.argmax(), difference.shape)
+        if difference[i, j] > largest[0]:
+            largest = difference[i, j], i + rows.start, j
     return largest
 
 
 def row_numbers(X):
     """The row of each stored entry of a CSR matrix."""
-    return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-
-
-def warn_of_chance(search, distances, rows):
-    """Warn if the choice of neighbours is partly arbitrary, as it mostly is in the rows
-    that `spread_ties` returns."""
-    if distances.shape[1] < len(distances) - 1 and distances.min() == distances.max():
-        if distances.any():
-            why = f"all pairs of samples are alike by metric={short(search.metric)}"
-        else:
-            why = (
-                f"by metric={short(search.metric)} they do not differ from it, or "
-                "rounding hides how: take the "
-                "columns' means off X then"
-            )
-        warn(
-            f"the {distances.shape[1]} neighbours that were found of each sample are "
-            "all at a distance of "
-            f"{distances.min():.4g}, and which samples are neighbours is chance: {why}",
-            UserWarning,
-        )
-        return
-    if rows:
-        warn(
-            f"{len(rows)} of {len(distances)} samples are equally far from most "
-            "others by "
-            f"metric={short(search.metric)}, such as row {rows[0]}, at a distance of "
-            f"{distances[rows[0], -1]:.4g}. At "
-            f"least half of the {distances.shape[1]} neighbours of each are chance, "
-            "and their places in a map have "
-            "little meaning. Leave them out, or use a smaller perplexity or a metric "
-            "that tells how far they are",
-            UserWarning,
-        )
-    farthest = distances[:, -1].astype(float)
-    # 0 for samples all of whose neighbours are copies
-    farthest = farthest[farthest > 0]
-    if not len(farthest):
-        return
-    if search.effective_metric_ == "cosine":
-        _of_cosine(search, float(np.median(farthest)))
-    elif search.is_euclidean:
-        squares = (
-            farthest
-            if search.effective_metric_ == "sqeuclidean"
-            else np.square(farthest)
-        )
-        between = float(np.median(squares))
-        if sparse.issparse(search._fit_X):
-            _of_sparse(search, between)
-        elif search.grain_ > MAX_ROUNDING * between:
-            warn(
-                "the values of X are large beside their differences, and "
-                f"{search._fit_X.dtype} has rounded them: by "
-                f"that alone two samples are {np.sqrt(search.grain_):.2g} apart, and "
-                "the farthest of the "
-                f"{distances.shape[1]} neighbours of a sample is at "
-                f"{np.sqrt(between):.2g}. Which samples are "
-                "neighbours is partly chance. Take the columns' means off the data "
-                "before they are rounded to this "
-                "type",
-                UserWarning,
-            )
-
-
-def _of_cosine(search, between):
-    """Warn of nearly parallel rows: a cosine distance is 1 minus a product, whose
-    rounding error is absolute."""
-    rounding = 4 * float(np.finfo(search._fit_X.dtype).eps)
-    if rounding > MAX_ROUNDING * between:
-        warn(
-            "the rows of X have nearly the same direction: the farthest of the "
-            f"{search.n_neighbors} neighbours of a "
-            f"sample is at a cosine distance of {between:.2g}, and rounding to "
-            f"{search._fit_X.dtype} changes these by "
-            f"{rounding:.2g}. Which samples are neighbours is partly chance. Take the "
-            "columns' means off X, or use "
-            "metric='euclidean'",
-            UserWarning,
-        )
-
-
-def _of_sparse(search, between):
-    """Warn of sparse rows with large offsets: they are not centred, and |x|^2 + |y|^2 -
-    2 x.y is inaccurate."""
-    X = sparse.csr_array(search._fit_X)
-    size = float(np.median(X.multiply(X).sum(axis=1)))
-    rounding = 4 * np.finfo(float).eps * size
-    if rounding > MAX_ROUNDING * between:
-        warn(
-            "the values of X are large beside their differences: the farthest of the "
-            f"{search.n_neighbors} neighbours "
-            f"of a sample is at {np.sqrt(between):.2g}, and rows have a length of "
-            f"{np.sqrt(size):.2g}. Distances of "
-            "sparse rows are not exact then, and which samples are neighbours is "
-            "partly chance. Take their means off "
-            "the columns with large values, or pass X as an array, of which offsets "
-            "are no matter",
-            UserWarning,
-        )
-
-
-def needed_memory(X, perplexity, on_mesh):
-    """An estimate of the peak memory of a fit, without the caller's data."""
-    n = X.shape[0]
-    data = X.data.nbytes if sparse.issparse(X) else X.nbytes
-    nearest = min(n - 1, int(3 * perplexity) + 1)
-    # measured: bytes of a node of the mesh for the reported divergence, of which a side
-    # has 12 sqrt(n); of a point, and of a neighbour of a point with its edge
-    mesh = 40 * min(MAX_CELLS, 12 * np.sqrt(n)) ** 2 if on_mesh else 0
-    graph = n * (400 + nearest * 140)
-    return max(3 * data, data + graph + mesh)  # the search has three copies
-
-
-def warn_of_memory(X, perplexity, on_mesh):
-    """Warn if a fit needs more memory than the machine has."""
-    needed = needed_memory(X, perplexity, on_mesh)
-    if needed > (there := machine_memory()):
-        warn(
-            f"a map of {X.shape[0]} samples at perplexity {perplexity:g} needs about "
-            f"{needed / 1e9:.1f} GB of memory, "
-            f"and this machine has {there / 1e9:.1f} GB. A smaller perplexity and "
-            "float32 data need less",
-            UserWarning,
-        )
+    rows = np.arange(X.shape[0], dtype=X.indices.dtype)
+    return np.repeat(rows, np.diff(X.indptr))

@@ -14,14 +14,13 @@ far apart. Neither the blocks nor the result depend on the number of threads.
 """
 
 import math
+from functools import cache
 
 import numpy as np
 from scipy import sparse
 
 from sk_stormc.utils.machine import MATRIX_BYTES, TASK_NUMBERS
 from sk_stormc.utils.threads import each, parts
-
-__all__ = ["Cells", "approximate_neighbors"]
 
 TARGET_RECALL = 0.996  # for which the cells to search are chosen
 # points whose neighbours are computed exactly, half to choose the cells and half to
@@ -31,22 +30,22 @@ BLOCK_POINTS = 4096  # points that are searched together, near to each other
 EPS = float(np.finfo(np.float32).eps)
 
 
-def approximate_neighbors(X, k, most=1.0):
-    """Approximate nearest neighbours of each point, without the point itself."""
+def approximate_neighbors(X, k, most):
+    """Approximate nearest neighbours of each point, without the point itself. None if
+    they are searched among more than the fraction ``most`` of the points."""
     # after scaling, squares neither overflow nor underflow
     unit = 2.0 ** np.frexp(float(np.abs(X).max()))[1]
     cells = Cells(X / X.dtype.type(unit))
     sample, true, reach = cells.exact_sample(k)
-    limits = cells.limits(sample[::2], true[::2])
-    if cells.share(sample[::2], k, *limits) > most:
+    *limits, share = cells.limits(sample[::2], true[::2])
+    if share > most:
         return None
     squares, neighbors, unsure = cells.search(k, *limits)
-    others, recall = cells.order[sample[1::2]], 1.0
-    if len(others):
-        # compare distances in float64 with a tolerance, so that ties count as found
-        difference = X[neighbors[others]].astype(float) - X[others, None]
-        distances = np.square(difference / unit).sum(axis=2)
-        recall = float((distances <= reach[1::2, None] * (1 + 1e-6)).mean())
+    others = cells.order[sample[1::2]]
+    # compare distances in float64 with a tolerance, so that ties count as found
+    difference = X[neighbors[others]].astype(float) - X[others, None]
+    distances = np.square(difference / unit).sum(axis=2)
+    recall = float((distances <= reach[1::2, None] * (1 + 1e-6)).mean())
     return unit**2 * squares.astype(float), neighbors, unsure, recall
 
 
@@ -78,15 +77,14 @@ class Cells:
         chosen = np.random.RandomState(0).permutation(n)[: 40 * n_cells]
         training, first = np.sort(chosen), chosen[:n_cells]
         middles = _k_means(X[training].astype(np.float32), X[first].astype(np.float32))
-        self.middles = middles[_along(middles)]
-        self._lifted = _lifted(self.middles).T
+        middles = middles[_along(middles)]
+        self._lifted = _lifted(middles).T
         own = _nearest(X, self._lifted)
         self.order = np.argsort(own, kind="stable")
         self.own, self.X = own[self.order], X[self.order]
         self.sizes = np.bincount(own, minlength=n_cells)
         self.starts = np.concatenate([[0], np.cumsum(self.sizes)])
-        farness = -self._nearness(self.middles)
-        self.near = np.argsort(farness, axis=1, kind="stable").astype(np.int32)
+        self.near = _ranked(self._nearness(middles)).astype(np.int32)
 
     def _nearness(self, X):
         """Minus the squared distance from points to the centre of each cell, up to a
@@ -146,29 +144,24 @@ class Cells:
             places = self._places(self.first_cells(self.own[point], k))
             difference = self.X[places].astype(float) - self.X[point]
             bound[i] = np.partition(np.square(difference).sum(axis=1), k)[k]
-        order = np.argsort(-nearness, axis=1, kind="stable")
-        return np.argsort(order, axis=1), _farther(nearness, bound)
+        return np.argsort(_ranked(nearness), axis=1), _farther(nearness, bound)
 
     def limits(self, sample, true):
-        """The two parameters of the search: the number of nearest cells, and the limit
-        of their excess distance."""
+        """The two parameters of the search, which are the number of nearest cells and
+        the limit of their excess distance, and the mean fraction of all points that lie
+        in the cells searched for a sample point."""
+        of_cells = self._judged(sample, true.shape[1])
         rank, farther = (
-            np.take_along_axis(a, self.own[true], axis=1)
-            for a in self._judged(sample, true.shape[1])
+            np.take_along_axis(a, self.own[true], axis=1) for a in of_cells
         )
         # half of the loss is due to each of the limits
         n_cells = int(np.quantile(rank, TARGET_RECALL**0.5, method="higher")) + 1
         inside = rank < n_cells
         within = min(1.0, TARGET_RECALL / inside.mean())
-        limit = np.quantile(farther[inside], within, method="higher")
-        return n_cells, float(limit)
-
-    def share(self, sample, k, n_cells, limit):
-        """The mean fraction of all points that lie in the cells searched for a sample
-        point."""
-        rank, farther = self._judged(sample, k)
+        limit = float(np.quantile(farther[inside], within, method="higher"))
+        rank, farther = of_cells
         searched = (rank < n_cells) & (farther <= limit)
-        return float((searched @ self.sizes).mean() / len(self.X))
+        return n_cells, limit, (searched @ self.sizes).mean() / len(self.X)
 
     def search(self, k, n_cells, limit):
         """Squared distances and neighbours of all points, in the order of the data, and
@@ -189,18 +182,16 @@ class Cells:
         middle = X.mean(axis=0)
         left = _with_ones((X - middle).astype(np.float32))
         norms = np.einsum("ij,ij->i", left[:, :-1], left[:, :-1])
-        rights = {}
 
+        @cache
         def right(cell):
-            if cell not in rights:
-                points = self.X[self.starts[cell] : self.starts[cell + 1]] - middle
-                rights[cell] = _lifted(points.astype(np.float32)) / 2
-            return rights[cell]
+            points = self.X[self.starts[cell] : self.starts[cell + 1]] - middle
+            return _lifted(points.astype(np.float32)) / 2
 
         candidates, done, bound = [], [], np.empty(size, np.float32)
         for cell in range(self.own[rows.start], self.own[rows.stop - 1] + 1):
-            begin = max(0, self.starts[cell] - rows.start)
-            end = min(size, self.starts[cell + 1] - rows.start)
+            own = self.starts[[cell, cell + 1]] - rows.start
+            begin, end = np.clip(own, 0, size)
             cells = self.first_cells(cell, k)
             done.append((cells, slice(begin, end)))
             places = self._places(cells)
@@ -222,12 +213,11 @@ class Cells:
         # plus rounding errors, or copies of the farthest neighbour would be collected
         bound += 2 * EPS * norms
         for cell in np.flatnonzero(looked.any(axis=1) & (self.sizes > 0)):
-            mine = np.flatnonzero(looked[cell])
-            places = np.arange(self.starts[cell], self.starts[cell + 1])
-            opposite = right(cell).T
-            for some in parts(len(mine), TASK_NUMBERS // len(places)):
-                s = left[mine[some]] @ opposite
-                candidates.append(_those(s, bound[mine[some]], mine[some], places))
+            places, looking = self._places([cell]), np.flatnonzero(looked[cell])
+            for some in parts(len(looking), TASK_NUMBERS // len(places)):
+                mine = looking[some]
+                s = left[mine] @ right(cell).T
+                candidates.append(_those(s, bound[mine], mine, places))
         row, place, s = (np.concatenate(part) for part in zip(*candidates, strict=True))
         here = self.order[rows]
         square = np.maximum(norms[row] - 2 * s, 0)
@@ -246,10 +236,8 @@ def _k_means(X, middles):
     for _ in range(6):
         own = _nearest(X, _lifted(middles).T)
         count = np.bincount(own, minlength=len(middles))[:, None]
-        of_cell = sparse.csr_array(
-            (np.ones(len(X), X.dtype), own, np.arange(len(X) + 1)),
-            shape=(len(X), len(middles)),
-        )
+        ones, pointer = np.ones(len(X), X.dtype), np.arange(len(X) + 1)
+        of_cell = sparse.csr_array((ones, own, pointer), (len(X), len(middles)))
         means = of_cell.T @ X / np.maximum(count, 1, dtype=X.dtype)
         middles = np.where(count > 0, means, middles)
     return middles
@@ -270,6 +258,11 @@ def _nearest(X, lifted):
 
     each(assign, parts(len(X), TASK_NUMBERS // lifted.shape[1]))
     return own
+
+
+def _ranked(nearness):
+    """The indices of the cells of each row, the nearest first."""
+    return np.argsort(-nearness, axis=1, kind="stable")
 
 
 def _kth_largest(s, k):
@@ -295,15 +288,15 @@ def _farther(nearness, bound):
     return gap / np.maximum(bound, 1e-30).astype(gap.dtype)
 
 
-def _along(points, few=8):
+def _along(points):
     """An order in which close points are mostly adjacent, by repeated halving along the
     widest axis."""
     n = len(points)
-    if n <= few:
+    if n <= 8:
         return np.arange(n)
     order = np.argsort(points[:, np.argmax(np.ptp(points, axis=0))], kind="stable")
     halves = order[: n // 2], order[n // 2 :]
-    return np.concatenate([half[_along(points[half], few)] for half in halves])
+    return np.concatenate([half[_along(points[half])] for half in halves])
 
 
 def _those(s, bound, rows, places):
@@ -326,11 +319,10 @@ def _best(row, square, neighbor, size, k):
     # rows with many candidates are reduced separately, as they would need a wide array
     width = int(min(count.max(), 6 * k))
     candidates = np.full((size, width), np.iinfo(np.uint64).max)
-    crowded = np.flatnonzero(count > width)
     place = np.arange(len(row)) - begin[row]
     kept = place < width
     candidates[row[kept], place[kept]] = key[kept]
-    for i in crowded:
+    for i in np.flatnonzero(count > width):
         own = key[begin[i] : begin[i] + count[i]]
         candidates[i] = np.partition(own, width - 1)[:width]
     best = np.sort(np.partition(candidates, k - 1, axis=1)[:, :k], axis=1)

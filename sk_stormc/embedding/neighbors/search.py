@@ -11,8 +11,6 @@ from sk_stormc.embedding.neighbors.graph import grain, offsets
 from sk_stormc.utils.machine import BLOCK_BYTES
 from sk_stormc.utils.validation import is_word
 
-__all__ = ["NeighborSearch"]
-
 # "minkowski" with p = 2 becomes "euclidean"
 EUCLIDEAN = ("euclidean", "l2", "sqeuclidean", "minkowski")
 MAX_EXACT_SEARCH = 10_000  # number of points above which "auto" is approximate
@@ -67,32 +65,25 @@ class NeighborSearch(NearestNeighbors):
 
     def fit(self, X, y=None):
         """Store a copy of the data, without their offset."""
-        dense = is_word(self.metric, *EUCLIDEAN)
-        dense = dense and not sparse.issparse(X)
-        self.offset_ = offsets(X) if dense else None
-        self.grain_ = grain(X) if dense else 0.0
-        self._tree = None
-        return super().fit(
-            self.moved(X) if dense else X if self.metric == "precomputed" else X.copy()
-        )
+        self.offset_, self.grain_, self._tree = None, 0.0, None
+        if is_word(self.metric, *EUCLIDEAN) and not sparse.issparse(X):
+            self.offset_, self.grain_ = offsets(X), grain(X)
+            return super().fit(self.moved(X))
+        return super().fit(X if self.metric == "precomputed" else X.copy())
 
     def moved(self, X):
-        """X without the offset of the data of `fit`."""
-        return X if self.offset_ is None else X - self.offset_
+        """X without the offset of the data of `fit`. None stays None."""
+        return X if X is None or self.offset_ is None else X - self.offset_
 
     def kneighbors(self, X=None, n_neighbors=None, return_distance=True):
         """Distances and indices of the nearest neighbours, in the form of
         scikit-learn's method."""
-        nearest = self._nearest(
-            None if X is None else self.moved(X), n_neighbors or self.n_neighbors
-        )
+        nearest = self._nearest(self.moved(X), n_neighbors or self.n_neighbors)
         return nearest if return_distance else nearest[1]
 
     def radius_neighbors(self, X=None, *args, **kwargs):
         """Neighbours within a radius, in the form of scikit-learn's method."""
-        return super().radius_neighbors(
-            None if X is None else self.moved(X), *args, **kwargs
-        )
+        return super().radius_neighbors(self.moved(X), *args, **kwargs)
 
     def neighbors_of(self, rows):
         """Distances and indices of the neighbours of some rows of the data, without the
@@ -117,11 +108,9 @@ class NeighborSearch(NearestNeighbors):
     def may_be_approximate(self):
         """Whether the approximate search supports the data: dense, with Euclidean or
         cosine distances."""
-        return (
-            self.offset_ is not None
-            or self.metric == "cosine"
-            and not sparse.issparse(self._fit_X)
-        ) and (self.is_euclidean or self.effective_metric_ == "cosine")
+        if self.effective_metric_ == "cosine":
+            return not sparse.issparse(self._fit_X)
+        return self.offset_ is not None and self.is_euclidean
 
     def is_approximate(self):
         """Whether the approximate search is used."""
@@ -129,9 +118,8 @@ class NeighborSearch(NearestNeighbors):
         tree = self._fit_method == "kd_tree" and self.n_features_in_ <= 5
         many = self.n_samples_fit_ > MAX_EXACT_SEARCH
         automatic = self.neighbors == "auto" and many and not tree
-        return self.may_be_approximate() and (
-            automatic or self.neighbors == "approximate"
-        )
+        wanted = automatic or self.neighbors == "approximate"
+        return wanted and self.may_be_approximate()
 
     @property
     def is_euclidean(self):
@@ -170,18 +158,12 @@ class NeighborSearch(NearestNeighbors):
         if not len(rows):
             return
         if self._tree is None:
-            self._tree = NearestNeighbors(algorithm="kd_tree", n_jobs=self.n_jobs).fit(
-                self._fit_X
-            )
-        k = distances.shape[1]
-        if X is None:
-            nearest = without_own(*self._tree.kneighbors(samples[rows], k + 1), rows)
-        else:
-            nearest = self._tree.kneighbors(samples[rows], k)
-        distances[rows], neighbors[rows] = (
-            np.square(nearest[0]) if squared else nearest[0],
-            nearest[1],
-        )
+            tree = NearestNeighbors(algorithm="kd_tree", n_jobs=self.n_jobs)
+            self._tree = tree.fit(self._fit_X)
+        k = distances.shape[1] + (X is None)
+        nearest = self._tree.kneighbors(samples[rows], k)
+        exact, neighbors[rows] = without_own(*nearest, rows) if X is None else nearest
+        distances[rows] = np.square(exact) if squared else exact
 
 
 def _is_binary(X):
@@ -193,8 +175,6 @@ def _is_binary(X):
 def without_own(distances, neighbors, rows):
     """Remove each row itself from its k + 1 neighbours."""
     other = neighbors != rows[:, None]
-    other[other.all(axis=1), -1] = (
-        False  # if the row is replaced by copies, remove the farthest neighbour
-    )
-    k = neighbors.shape[1] - 1
-    return distances[other].reshape(-1, k), neighbors[other].reshape(-1, k)
+    # if the row is replaced by copies, remove the farthest neighbour
+    other[other.all(axis=1), -1] = False
+    return tuple(a[other].reshape(len(rows), -1) for a in (distances, neighbors))
