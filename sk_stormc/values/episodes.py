@@ -96,17 +96,20 @@ def _is_missing(label):
 
 def numbers_of_labels(labels):
     """The number of each label, in the order of first occurrence."""
-    numbers = {}
-    try:
-        return np.array(
-            [numbers.setdefault(label, len(numbers)) for label in labels.tolist()],
-            dtype=np.intp,
-        )
-    except TypeError as error:
-        raise ValueError(
-            "episode must have labels such as numbers or strings, got "
-            f"{short(labels[0])}"
-        ) from error
+    if labels.dtype.kind == "O":  # objects may not be sortable
+        numbers = {}
+        try:
+            return np.array(
+                [numbers.setdefault(label, len(numbers)) for label in labels.tolist()],
+                dtype=np.intp,
+            )
+        except TypeError as error:
+            raise ValueError(
+                "episode must have labels such as numbers or strings, got "
+                f"{short(labels[0])}"
+            ) from error
+    _, first, numbers = np.unique(labels, return_index=True, return_inverse=True)
+    return first.argsort().argsort()[numbers.reshape(-1)]
 
 
 def keys_of(labels):
