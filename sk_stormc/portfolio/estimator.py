@@ -484,8 +484,8 @@ class CompositionalPortfolio(CompositionalEstimator):
             before the chunk, and the chunk can be passed again.
         AttributeError
             For a solver that needs all periods ("newton", "lbfgs", checkpoints without
-            a size), and for tail risks with an iterative solver, because a batch has
-            too few periods of the tail.
+            a size), for "evar" and the measures listed after it, and for "cvar" with
+            an iterative solver, because a batch has too few periods of the tail.
 
         Warns
         -----

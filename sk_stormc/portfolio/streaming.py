@@ -66,8 +66,9 @@ def streams_returns(portfolio):
     if measure is not None and measure.moments is None:
         supported = ", ".join(repr(name) for name in MEASURES if MEASURES[name].moments)
         raise AttributeError(
-            f"risk_measure={portfolio.risk_measure!r} needs all periods at once; "
-            f"partial_fit has {supported}"
+            f"risk_measure={portfolio.risk_measure!r} needs all periods at once: use "
+            "fit, which does not load returns of a memmap into memory. partial_fit has "
+            f"{supported}"
         )
     if name == "newton":
         raise AttributeError(
@@ -261,7 +262,7 @@ def _by_moments(portfolio, returns, weights, task, expected):
     elif first and stream.fit is None:
         warn(
             f"{type(portfolio).__name__} keeps its starting weights until there are "
-            f"{stream.enough()} rows: with "
+            f"{stream.least} rows: with "
             "fewer, the objective may have no minimum.",
             ConvergenceWarning,
         )
@@ -276,9 +277,7 @@ def _opened(portfolio, task, each):
     if task.measure.power == 1 and not start.any():
         start = penalty.project(np.full(n_assets, 1 / n_assets))
     half_life = np.inf if portfolio.half_life is None else float(portfolio.half_life)
-    return MomentStream(
-        task.measure.moments.none(task), penalty, start, start, half_life, each
-    )
+    return MomentStream.of(task, start, half_life, each)
 
 
 def _keep(portfolio, stream, dtype):

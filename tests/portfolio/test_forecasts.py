@@ -223,7 +223,6 @@ def test_named_solvers_use_forecasts_and_squares(measure):
         ("semivariance", 6000),
         ("entropic", 6000),
         ("cvar", 400),
-        ("evar", 400),
     ],
 )
 def test_a_stream_has_the_expected_means(measure, n):
