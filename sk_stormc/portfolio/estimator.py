@@ -22,12 +22,7 @@ from sk_stormc.portfolio.iterative import conclude_iterative, run_iterative
 from sk_stormc.portfolio.labels import assets_of, check_row_labels, series_of
 from sk_stormc.portfolio.mean_risk import MeanRisk, check_confidence, check_order
 from sk_stormc.portfolio.metrics import has_failed
-from sk_stormc.portfolio.preparation import (
-    check_objective,
-    prepared,
-    prepared_rows,
-    rows_in_blocks,
-)
+from sk_stormc.portfolio.preparation import check_objective, prepared, rows_in_blocks
 from sk_stormc.portfolio.returns import (
     check_finite_returns,
     check_period_order,
@@ -389,42 +384,24 @@ class CompositionalPortfolio(CompositionalEstimator):
             )
         if not by_rounds and not isinstance(returns, np.ndarray):
             check_finite_returns(X, returns)
-        returns, weights, penalty = (prepared_rows if by_rounds else prepared)(
-            self, X, returns, sample_weight
-        )
+        returns, weights, penalty = prepared(self, X, returns, sample_weight, by_rounds)
         problem = task = self._task(returns, weights, penalty)
-        method = (
-            rounds_method(self, task)
-            if by_rounds
-            else exact_method(self, solver, task, limits)
-        )
         run, conclude = run_exact, conclude_exact
+        if by_rounds:
+            method = rounds_method(self, task)
+        else:
+            method = exact_method(self, solver, task, limits)
         if method is None:
+            run, conclude = run_iterative, conclude_iterative
             method = self._stepping_solver()
-            run = run_iterative
-            conclude = conclude_iterative
-            options = {
-                "sample_weight": weights,
-                "penalty": penalty,
-                "metric": "variance",
-            }
-            parameters = {"risk_aversion": self.risk_aversion} | vars(task.measure)
-            problem = task.measure.problem(
-                returns, risk_measure=self.risk_measure, **parameters, **options
-            )
-            if can_solve(task):
-                problem.advice = replace(
-                    problem.advice, instead="solver='auto', which is exact"
-                )
+            problem = self._problem(task, returns, weights)
             method.accept(problem)
         fit = Fit.of_data(self, method, X, y, before, sample_weight=sample_weight)
         result, weights, self.dual_gap_ = run(self, method, problem, fit)
         # stores the names and the number of the assets
         validate_data(self, columns_only, skip_check_array=True)
-        self.weights_, self._labels = (
-            weights[:n_assets].astype(dtype, copy=False),
-            assets_of(X),
-        )
+        self.weights_ = weights[:n_assets].astype(dtype, copy=False)
+        self._labels = assets_of(X)
         self._keep(getattr(method, "name", method), result, fit)
         fit.end()
         conclude(self, method, problem, result)
@@ -612,6 +589,22 @@ class CompositionalPortfolio(CompositionalEstimator):
             sample_weight,
             penalty,
         )
+
+    def _problem(self, task, returns, sample_weight):
+        """The objective as a compositional problem, for an iterative solver."""
+        problem = task.measure.problem(
+            returns,
+            risk_measure=self.risk_measure,
+            sample_weight=sample_weight,
+            penalty=task.penalty,
+            metric="variance",
+            **{"risk_aversion": self.risk_aversion} | vars(task.measure),
+        )
+        if can_solve(task):
+            problem.advice = replace(
+                problem.advice, instead="solver='auto', which is exact"
+            )
+        return problem
 
     def _check_parameters(self):
         super()._check_parameters()
