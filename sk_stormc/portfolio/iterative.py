@@ -93,9 +93,8 @@ def warn_of_a_gap(result, gap, tol, instead):
     )
     warn(
         f"CompositionalPortfolio has not converged: after {result.n_iter} iterations "
-        f"the objective {result.fun:.6g} "
-        f"may be above its minimum by up to {gap:.2g}{part}, where "
-        f"tol={tol:g} was asked for. Raise max_iter or "
+        f"the objective {result.fun:.6g} may be above its minimum by up to "
+        f"{gap:.2g}{part}, where tol={tol:g} was asked for. Raise max_iter or "
         f"tol{', or take ' * bool(instead)}{instead}.",
         ConvergenceWarning,
     )
@@ -178,9 +177,8 @@ def conclude_iterative(portfolio, solver, problem, result):
     if result.stop_reason == StopReason.CONVERGED and tight and notable:
         warn(
             f"CompositionalPortfolio has converged to tol={tol:g}, but its objective "
-            f"{result.fun:.6g} may be above its "
-            f"minimum by up to {gap:.2g}, since some assets may be nearly "
-            "combinations of others. Add bounds or an l1 "
+            f"{result.fun:.6g} may be above its minimum by up to {gap:.2g}, since some "
+            "assets may be nearly combinations of others. Add bounds or an l1 "
             f"norm{', or take ' * bool(instead)}{instead}.",
             ConvergenceWarning,
         )

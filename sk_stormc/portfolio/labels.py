@@ -72,8 +72,7 @@ def aligned(name, value, columns, n_assets, extra=True):
         )
         raise ValueError(
             f"{name} must have the columns of X as its labels, but "
-            f"{' and '.join(wrong)}. "
-            "An array without labels is taken by position"
+            f"{' and '.join(wrong)}. An array without labels is taken by position"
         )
     refuse_no_match(name, labels, assets)
     return np.array(
@@ -107,8 +106,7 @@ def rows_of_series(name, series, columns, n_assets, rows, n_rows):
     if by_column and by_row:
         raise ValueError(
             f"{name} has labels that can be read as rows and as columns of X, here "
-            f"{listed(labels)}: use names for the "
-            "columns, or dates for the rows"
+            f"{listed(labels)}: use names for the columns, or dates for the rows"
         )
     if by_column or (columns is not None and not set(columns).isdisjoint(labels)):
         return None

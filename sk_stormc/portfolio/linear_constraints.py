@@ -24,8 +24,7 @@ _TOKEN = re.compile(
 )
 _RULE = (
     "expected sums of names, with numbers before them, compared by <=, >= or ==, such "
-    "as 'equity <= 0.6', "
-    "'0.1 <= tech + energy <= 0.5' or 'tech == 2 * energy'"
+    "as 'equity <= 0.6', '0.1 <= tech + energy <= 0.5' or 'tech == 2 * energy'"
 )
 
 

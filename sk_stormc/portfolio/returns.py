@@ -140,10 +140,9 @@ def check_ascending(X, counts, after=None):
         if joined != "ascending" and not (joined is None and counts_rows(index)):
             raise ValueError(
                 "X must have its periods in ascending order over all chunks, but its "
-                "first row has the label "
-                f"{as_text(index[0])}, and the last row of the chunk before has "
-                f"{as_text(after)}: give chunks from the "
-                "oldest to the latest, with labels of one kind"
+                f"first row has the label {as_text(index[0])}, and the last row of the "
+                f"chunk before has {as_text(after)}: give chunks from the oldest to "
+                "the latest, with labels of one kind"
             )
     return after if counts_rows(index) else index[-1]
 
@@ -157,8 +156,7 @@ def check_direction(index, counts):
             "X must have its periods in ascending order, from the oldest to the "
             "latest, but the labels of its rows "
             f"{UNORDERED.get(direction, 'descend')}. X.sort_index() sorts dates and "
-            "numbers. Convert texts by "
-            "pandas.to_datetime before"
+            "numbers. Convert texts by pandas.to_datetime before"
         )
     return direction
 
@@ -225,10 +223,9 @@ def warn_of_prices(returns):
     if looks_like_prices(returns):
         warn(
             "X looks like prices, not returns: most columns have one sign, and differ "
-            "little from one period to the "
-            "next. The returns of prices p are p[1:] / p[:-1] - 1 (in pandas "
-            "p.pct_change().dropna()). If X does hold "
-            "returns, such as interest rates, you can ignore this warning"
+            "little from one period to the next. The returns of prices p are p[1:] / "
+            "p[:-1] - 1 (in pandas p.pct_change().dropna()). If X does hold returns, "
+            "such as interest rates, you can ignore this warning"
         )
 
 
@@ -330,9 +327,8 @@ def benchmark_of(benchmark, columns, rows, n, d):
     value = as_numbers("benchmark", value)
     if value.shape not in ((n,), (d,)):
         raise ValueError(
-            "benchmark must be the label of a column of X, returns of shape "
-            f"({n},) or weights of shape ({d},), got {short(benchmark)} of shape "
-            f"{value.shape}"
+            f"benchmark must be the label of a column of X, returns of shape ({n},) or "
+            f"weights of shape ({d},), got {short(benchmark)} of shape {value.shape}"
         )
     if n == d and weighs is None:
         raise ValueError(

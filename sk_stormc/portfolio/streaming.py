@@ -233,8 +233,7 @@ def _by_moments(portfolio, returns, weights, task, expected):
     elif first and stream.fit is None:
         warn(
             f"{type(portfolio).__name__} keeps its starting weights until there are "
-            f"{stream.least} rows: with "
-            "fewer, the objective may have no minimum.",
+            f"{stream.least} rows: with fewer, the objective may have no minimum.",
             ConvergenceWarning,
         )
 
@@ -290,9 +289,8 @@ def _warn_if_far(portfolio, stream):
         )
         warn(
             f"{type(portfolio).__name__} knows the objective over the rows so far "
-            f"roughly only, since {why}: earlier "
-            "rows are approximated around the weights of their time. If the market "
-            "has changed, set half_life=, or fit "
+            f"roughly only, since {why}: earlier rows are approximated around the "
+            "weights of their time. If the market has changed, set half_life=, or fit "
             "again.",
             ConvergenceWarning,
         )
@@ -300,8 +298,7 @@ def _warn_if_far(portfolio, stream):
     if not gap <= 1e-4 * stream.gained:
         warn(
             f"the objective {stream.fit.value:.6g} of {type(portfolio).__name__} may "
-            "be above its minimum over the "
-            f"rows so far by up to {gap:.2g}: some combination of assets has hardly "
-            "any risk. Add bounds or a budget.",
+            f"be above its minimum over the rows so far by up to {gap:.2g}: some "
+            "combination of assets has hardly any risk. Add bounds or a budget.",
             ConvergenceWarning,
         )

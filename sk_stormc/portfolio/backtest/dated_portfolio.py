@@ -238,9 +238,8 @@ class DatedPortfolio:
         if np.ndim(given) == 2 and len(given) == len(rows):
             return lambda start, data, places: np.asarray(given)[start - 1, places]
         warn(
-            f"{key} is one forecast for all dates, so that the portfolio knows at "
-            "each date what may have been learnt "
-            "later. Give a DataFrame with a row for each date, or a function of the "
-            "returns of a window"
+            f"{key} is one forecast for all dates, so that the portfolio knows at each "
+            "date what may have been learnt later. Give a DataFrame with a row for "
+            "each date, or a function of the returns of a window"
         )
         return lambda start, data, places: given

@@ -181,19 +181,17 @@ class ReturnsTable:
         if typical > 3.0:  # 300% a year
             raise ValueError(
                 "returns must be fractions (0.01 is one percent), but "
-                f"{typical / math.sqrt(periods_per_year):.3g} a "
-                f"period, their typical size, is {typical:.0%} a year with "
-                f"periods_per_year={periods_per_year:g}. Pass "
-                "unit='percent' for percents. The returns of prices p are p[1:] / "
-                "p[:-1] - 1. unit='fractions' takes "
-                "any size"
+                f"{typical / math.sqrt(periods_per_year):.3g} a period, their typical "
+                f"size, is {typical:.0%} a year with "
+                f"periods_per_year={periods_per_year:g}. Pass unit='percent' for "
+                "percents. The returns of prices p are p[1:] / p[:-1] - 1. "
+                "unit='fractions' takes any size"
             )
         self._refuse(
             "must be fractions (0.01 is one percent)",
             self.fractions < -1,
             "nothing can lose more than all of it. Pass unit='percent' for percents "
-            "and unit='log' for logarithmic "
-            "returns. unit='fractions' takes any size",
+            "and unit='log' for logarithmic returns. unit='fractions' takes any size",
         )
 
     def _refuse(self, expected, wrong, advice):
@@ -202,6 +200,5 @@ class ReturnsTable:
             row, place = np.argwhere(wrong)[0]
             raise ValueError(
                 f"returns {expected}, got {self.fractions[row, place]:.4g} in column "
-                f"{self.columns[place]!r} for "
-                f"{self.row_text(row)}: {advice}"
+                f"{self.columns[place]!r} for {self.row_text(row)}: {advice}"
             )

@@ -317,8 +317,7 @@ def _first_row(n_rows, window, first_window):
     if first >= n_rows:
         raise ValueError(
             f"{name} must be smaller than the number of periods of the returns, "
-            f"{n_rows}, so that there are later "
-            f"ones, got {first}"
+            f"{n_rows}, so that there are later ones, got {first}"
         )
     return first
 
@@ -365,8 +364,7 @@ def _result(name, account, errors, warnings, schedule, **shared):
         start = next(iter(errors))
         raise ValueError(
             f"all {len(errors)} fits of {name!r} have failed. The first, for "
-            f"{table.row_text(start)}, said: "
-            f"{_cut(errors[start])}"
+            f"{table.row_text(start)}, said: {_cut(errors[start])}"
         )
     periods = np.diff([*trades, n])
     missing = {start: table.labels(places) for start, places in account.missing.items()}
@@ -409,8 +407,7 @@ def _warn_of(result):
         )
         warn(
             f"{name}: {len(result.warnings)} of {n} fits have warned. The first, for "
-            f"row {as_text(row)}, said: "
-            f"{_cut(texts[0])}",
+            f"row {as_text(row)}, said: {_cut(texts[0])}",
             ConvergenceWarning if unsettled else UserWarning,
         )
     if result.missing:
@@ -433,10 +430,9 @@ def _warn_of_left_out(result):
         row, labels = next(iter(result.left_out.items()))
         warn(
             "assets with missing returns in a window have the weight 0 after it: this "
-            "holds for "
-            f"{len(result.left_out)} of {len(result.trade_dates)} fits, first for row "
-            f"{as_text(row)} and "
-            f"{listed(labels, 5)}. left_out of the result has all of them"
+            f"holds for {len(result.left_out)} of {len(result.trade_dates)} fits, "
+            f"first for row {as_text(row)} and {listed(labels, 5)}. left_out of the "
+            "result has all of them"
         )
 
 

@@ -65,9 +65,8 @@ def takes_rounds(solver, measure, returns):
         if not exact and not (is_word(solver, "moments") and measure.rounds == "sums"):
             raise ValueError(
                 "X must be an array or a data frame in memory, or a memmap, with this "
-                "solver or with more than "
-                f"{MAX_ASSETS} assets, got a dask collection of {d} assets: use "
-                "solver='auto', or compute X"
+                f"solver or with more than {MAX_ASSETS} assets, got a dask collection "
+                f"of {d} assets: use solver='auto', or compute X"
             )
         refuse_ordered(measure)
         return True
@@ -85,8 +84,7 @@ def refuse_ordered(measure):
     if measure.ordered:
         raise ValueError(
             f"risk_measure={measure.name!r} needs all periods in their order, in "
-            "memory or in a memmap, got a dask "
-            "collection: use X.compute()"
+            "memory or in a memmap, got a dask collection: use X.compute()"
         )
 
 
