@@ -30,15 +30,11 @@ class Schedule:
     def fits(self):
         """The rows (begin, start, end) of each fit, which knows those before ``start``
         and is held before ``end``."""
-        ends = np.append(self.starts[1:], len(self.table.rows))
-        begins = (
-            np.zeros_like(self.starts)
-            if self.window is None
-            else np.maximum(self.starts - self.window, 0)
-        )
+        starts, n = self.starts.tolist(), len(self.table.rows)
+        ends, window = [*starts[1:], n], self.window or n
         return [
-            tuple(map(int, rows))
-            for rows in zip(begins, self.starts, ends, strict=True)
+            (max(start - window, 0), start, end)
+            for start, end in zip(starts, ends, strict=True)
         ]
 
 
@@ -56,11 +52,11 @@ class Account:
         self.weights, self.kept = np.zeros_like(returns), np.zeros(n, dtype=bool)
         self.before, self.after = np.zeros((2, n, len(table.columns)))
         self.missing, self.lost_in = {}, None
+        self.errors, self.warnings = {}, {}  # of the fits, by row
         for k, (begin, start, end) in enumerate(schedule.fits()):
-            self.before[k] = 0.0 if held is None else held
-            chosen = (
-                choose(begin, start, held) if self.lost_in is None else self.before[k]
-            )
+            self.before[k] = chosen = 0.0 if held is None else held
+            if self.lost_in is None:
+                chosen = choose(begin, start, held)
             self.kept[k] = chosen is None
             self.after[k] = self.before[k] if chosen is None else chosen
             self._check_returns(schedule, start, end, self.after[k])

@@ -2,7 +2,7 @@
 fractions."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,9 +41,7 @@ class ReturnsTable:
         """The table of an array, or of a data frame of pandas, polars, pyarrow or dask.
         Errors name the returns."""
         for convert in ("compute", "to_pandas"):  # of dask, and of polars and pyarrow
-            returns = (
-                getattr(returns, convert)() if hasattr(returns, convert) else returns
-            )
+            returns = getattr(returns, convert, lambda given=returns: given)()
         check_numeric("returns", returns)
         with naming("returns"):
             values = check_array(
@@ -57,26 +55,17 @@ class ReturnsTable:
         labelled = has_row_labels(returns)
         rows = index_of(returns) if labelled else np.arange(len(values))
         columns = assets_of(returns) or list(range(values.shape[1]))
-        table = cls(
-            returns if labelled else values, values, unit, rows, columns, labelled
-        )
+        data = returns if labelled else values
+        table = cls(data, values, unit, rows, columns, labelled)
         table._refuse(
             "must be finite", np.isinf(values), "leave it missing (NaN), or fill it in"
         )
         if unit is None:
             table._check_size(periods_per_year)
         if unit == "log":
-            return cls(
-                np.expm1(table.data),
-                np.expm1(values),
-                "fractions",
-                rows,
-                columns,
-                labelled,
-            )
-        return cls(
-            table.data, table.in_fractions(values), unit, rows, columns, labelled
-        )
+            data, fractions = np.expm1(data), np.expm1(values)
+            return replace(table, data=data, fractions=fractions, unit="fractions")
+        return replace(table, fractions=table.in_fractions(values))
 
     def in_fractions(self, values):
         """Values in the unit of ``data`` as fractions."""
@@ -86,12 +75,11 @@ class ReturnsTable:
         """The rows of ``data`` from ``start`` to ``stop``, of the columns of
         `complete`, and the places of these."""
         places = self.complete(start, stop, without)
+        data = self.data.iloc[start:stop] if self.labelled else self.data[start:stop]
         if len(places) == len(self.columns):
-            return (
-                self.data.iloc[start:stop] if self.labelled else self.data[start:stop]
-            ), places
+            return data, places
         if self.labelled:
-            return self.data.iloc[start:stop, places], places
+            return data.iloc[:, places], places
         try:
             from pandas import DataFrame
         except ImportError as error:
@@ -100,7 +88,7 @@ class ReturnsTable:
             ) from error
         # the numbers of the columns stay their labels: without them, other assets would
         # take their parameters
-        return DataFrame(self.data[start:stop, places], columns=places), places
+        return DataFrame(data[:, places], columns=places), places
 
     def complete(self, start, stop, without=None):
         """The places of the columns without missing returns in some rows, and without
@@ -152,12 +140,11 @@ class ReturnsTable:
         """The returns of a benchmark as fractions, from the row ``first`` on."""
         labels = (self.columns, list(self.rows)) if self.labelled else (None, None)
         values = np.asarray(self.data, dtype=float)
-        returns, others = (
-            with_benchmark(np.nan_to_num(values, nan=filled), value, *labels)[
-                first:, -1
-            ]
+        tables = [
+            with_benchmark(np.nan_to_num(values, nan=filled), value, *labels)
             for filled in (0.0, 1.0)
-        )
+        ]
+        returns, others = (table[first:, -1] for table in tables)
         missing = returns != others  # what a missing return is filled with matters
         if missing.any():
             row = self.row_text(first + int(np.argmax(missing)))
@@ -173,10 +160,8 @@ class ReturnsTable:
         if not count.any():
             raise ValueError("returns must have values, but all of them are missing")
         with np.errstate(over="ignore"):
-            squares = (
-                np.nansum(np.square(self.fractions), axis=0)[count > 0]
-                / count[count > 0]
-            )
+            squares = np.nansum(np.square(self.fractions), axis=0)
+        squares = squares[count > 0] / count[count > 0]
         typical = math.sqrt(periods_per_year * float(np.median(squares)))
         if typical > 3.0:  # 300% a year
             raise ValueError(
