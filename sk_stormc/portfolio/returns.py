@@ -166,31 +166,20 @@ def check_period_order(X, counts):
     partition, if the order counts."""
     if not is_dask(X):
         check_ascending(X, counts)
-        return
-    if not (counts and is_table(X)) or X.known_divisions:
-        return
-    import dask
+    elif counts and is_table(X) and not X.known_divisions:
+        import dask
 
-    parts = [
-        part
-        for part in dask.compute(*map(dask.delayed(_ends), X.to_delayed()))
-        if part is not None
-    ]
-    unordered = [part for part in parts if len(part) > 2]
-    check_direction(unordered[0] if unordered else parts[0].append(parts[1:]), True)
+        parts = dask.compute(*map(dask.delayed(_ends), X.to_delayed()))
+        parts = [part for part in parts if len(part)]
+        unordered = [part for part in parts if len(part) > 2]
+        check_direction(unordered[0] if unordered else parts[0].append(parts[1:]), True)
 
 
 def _ends(part):
     """The labels of the first and the last row of a partition, or all labels if they
     are in another order."""
     index = part.index
-    return (
-        None
-        if not len(index)
-        else index
-        if direction_of(index) in UNORDERED
-        else index[[0, -1]]
-    )
+    return index if direction_of(index) in UNORDERED else index[[0, -1][: len(index)]]
 
 
 def looks_like_prices(returns):
@@ -233,38 +222,26 @@ def _check_columns(X):
     """Raise a ValueError for the first column of a frame that is not numeric. Dates are
     not converted to numbers."""
     for j, dtype in enumerate(X.dtypes):
-        if _is_number(dtype):
+        kind = getattr(dtype, "kind", "O")
+        if hasattr(dtype, "is_numeric"):  # polars
+            kind = "f" if dtype.is_numeric() or str(dtype) == "Boolean" else "O"
+        if kind in "fiub":
             continue
-        strange = [
-            kind
-            for kind in set(map(type, np.asarray(column(X, j), dtype=object)))
-            if not _counts(kind)
-        ]
-        if strange or getattr(dtype, "kind", "O") != "O":
-            types = (
-                f" of {strange[0].__name__}"
-                if strange and str(dtype) == "object"
-                else ""
-            )
-            raise ValueError(
-                f"X must be returns, all numbers, but column {columns_of(X)[j]!r} "
-                f"holds {dtype}{types}. Drop it, or "
-                "keep it as the index, before the fit"
-            )
-
-
-def _is_number(dtype):
-    if hasattr(dtype, "is_numeric"):  # polars
-        return dtype.is_numeric() or str(dtype) == "Boolean"
-    return getattr(dtype, "kind", "O") in "fiub"
+        kinds = map(type, np.asarray(column(X, j), dtype=object))
+        strange = next((kind for kind in kinds if not _counts(kind)), None)
+        if strange is None and kind == "O":
+            continue
+        of = f" of {strange.__name__}" if strange and str(dtype) == "object" else ""
+        raise ValueError(
+            f"X must be returns, all numbers, but column {columns_of(X)[j]!r} holds "
+            f"{dtype}{of}. Drop it, or keep it as the index, before the fit"
+        )
 
 
 def _counts(kind):
     """Whether objects of this type are numbers or missing values."""
-    return (
-        issubclass(kind, (Real, Decimal, np.number, np.bool_, type(None)))
-        or kind.__name__ == "NAType"
-    )
+    numbers = Real, Decimal, np.number, np.bool_, type(None)
+    return issubclass(kind, numbers) or kind.__name__ == "NAType"
 
 
 def faded(sample_weight, n_periods, half_life):
@@ -273,31 +250,25 @@ def faded(sample_weight, n_periods, half_life):
     if half_life is None:
         return sample_weight
     weights = 0.5 ** (np.arange(n_periods)[::-1] / half_life)
-    return (
-        weights
-        if sample_weight is None
-        else weights * row_weights(sample_weight, n_periods, all_zero=True)
-    )
+    return weights * row_weights(sample_weight, n_periods, all_zero=True)
 
 
 def column_of(benchmark, columns, n_assets):
     """The number of the column that the benchmark names, or None if the benchmark is
     not a label."""
     labels = list(range(n_assets)) if columns is None else columns
-    if isinstance(benchmark, tuple) and not any(
-        isinstance(part, str) for part in benchmark
-    ):
-        # a label of several levels, or values
-        return labels.index(benchmark) if benchmark in labels else None
-    values = np.ndim(benchmark) and not isinstance(benchmark, tuple)
-    if benchmark is None or isinstance(benchmark, (bool, np.bool_, Mapping)) or values:
-        return None
+    if isinstance(benchmark, tuple):  # a label of several levels, or values
+        may_be_values = not any(isinstance(part, str) for part in benchmark)
+    else:
+        if np.ndim(benchmark) or isinstance(benchmark, (bool, np.bool_, Mapping)):
+            return None
+        may_be_values = benchmark is None
     if benchmark not in labels:
-        available = (
-            f"an array of {n_assets} columns"
-            if columns is None
-            else f"columns {columns[:10]}"
-        )
+        if may_be_values:
+            return None
+        available = f"columns {labels[:10]}"
+        if columns is None:
+            available = f"an array of {n_assets} columns"
         raise ValueError(
             "benchmark must be the label of a column of X, returns of shape "
             "(n_periods,) or weights of shape "
@@ -312,9 +283,8 @@ def with_benchmark(returns, benchmark, columns, rows=None):
     if benchmark is None:
         return returns
     value, weighs = benchmark_of(benchmark, columns, rows, *returns.shape)
-    return np.column_stack([returns, returns @ value if weighs else value]).astype(
-        returns.dtype
-    )
+    value = returns @ value if weighs else value
+    return np.column_stack([returns, value]).astype(returns.dtype)
 
 
 def benchmark_of(benchmark, columns, rows, n, d):
@@ -337,18 +307,22 @@ def benchmark_of(benchmark, columns, rows, n, d):
             f"{n}: give it labels, or make returns a column of X"
         )
     weighs = len(value) == d if weighs is None else weighs
-    wrong = ~np.isfinite(value)
-    if wrong.any():
-        k, labels = int(np.argmax(wrong)), columns if weighs else rows
-        place = (
-            f"{'column' if weighs else 'row'} "
-            f"{k if labels is None else as_text(labels[k])}"
-        )
+    kind, labels = ("column", columns) if weighs else ("row", rows)
+    _check_all_finite("benchmark", value, kind, labels)
+    return value, weighs
+
+
+def _check_all_finite(name, values, kind, labels):
+    """Raise a ValueError that names the first value that is not finite by its column or
+    row."""
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if wrong.size:
+        k = wrong[0]
+        label = k if labels is None else as_text(labels[k])
         raise ValueError(
-            f"benchmark must be finite, got {value[k]} for {place} of X: leave it "
+            f"{name} must be finite, got {values[k]} for {kind} {label} of X: leave it "
             "out, or fill it in"
         )
-    return value, weighs
 
 
 def _read(benchmark, columns, rows, n, d):
@@ -370,32 +344,27 @@ def with_expected_returns(returns, portfolio, X, sample_weight):
     A benchmark of given returns keeps its mean, unless there is an entry of its name. X
     has the labels.
     """
-    expected = portfolio.expected_returns
-    benchmark = portfolio.benchmark
-    columns = assets_of(X)
-    rows = rows_of(X)
+    expected, columns = portfolio.expected_returns, assets_of(X)
+
+    def complete(returns):
+        return with_benchmark(returns, portfolio.benchmark, columns, rows_of(X))
+
     if expected is None:
-        return with_benchmark(returns, benchmark, columns, rows)
+        return complete(returns)
     if type(returns) is not np.ndarray:
         raise ValueError(
             "expected_returns needs returns that are an array in memory, got "
-            f"{type(returns).__name__}: take "
-            "solver='auto', which fits a file too, or load them"
+            f"{type(returns).__name__}: take solver='auto', which fits a file too, or "
+            "load them"
         )
-    n_assets = returns.shape[1]
-    means = expected_means(expected, columns, n_assets)
-    p = (
-        None
-        if sample_weight is None
-        else check_weights(sample_weight, len(returns), "for period")
-    )
+    means, p = expected_means(expected, columns, returns.shape[1]), sample_weight
+    if p is not None:
+        p = check_weights(p, len(returns), "for period")
 
     def shifted(returns, means):
         return returns + (means - np.average(returns, axis=0, weights=p))
 
-    table = with_benchmark(
-        shifted(returns.astype(float), means), benchmark, columns, rows
-    )
+    table = complete(shifted(returns.astype(float), means))
     own = own_forecast(portfolio, columns)
     if own is not None:
         table[:, -1] = shifted(table[:, -1], own)
@@ -414,22 +383,15 @@ def own_forecast(portfolio, columns):
 
 def expected_means(expected, columns, n_assets):
     """The parameter ``expected_returns`` as an array of shape (n_assets,)."""
-    means = as_numbers(
-        "expected_returns", aligned("expected_returns", expected, columns, n_assets)
-    )
+    means = aligned("expected_returns", expected, columns, n_assets)
+    means = as_numbers("expected_returns", means)
     if means.shape != (n_assets,):
         raise ValueError(
             f"expected_returns must have one number for each of the {n_assets} "
             "assets, as an array, a dict or a Series,"
             f" got {short(expected)} of shape {means.shape}"
         )
-    wrong = np.flatnonzero(~np.isfinite(means))
-    if wrong.size:
-        label = wrong[0] if columns is None else as_text(columns[wrong[0]])
-        raise ValueError(
-            f"expected_returns must be finite, got {means[wrong[0]]} for column "
-            f"{label} of X"
-        )
+    _check_all_finite("expected_returns", means, "column", columns)
     return means
 
 
@@ -437,15 +399,11 @@ def without(penalty, place, n_assets):
     """The penalty with the weight of the benchmark's column fixed at 0."""
     if isinstance(penalty, TradingCosts):
         previous = np.where(np.arange(n_assets) == place, 0.0, penalty.previous)
-        return TradingCosts(
-            previous, penalty.cost, without(penalty.box, place, n_assets), penalty.l2
-        )
+        box = without(penalty.box, place, n_assets)
+        return TradingCosts(previous, penalty.cost, box, penalty.l2)
     box = as_penalty(penalty).as_box()
-    low, high = (
-        np.array(np.broadcast_to(bound, n_assets), float)
-        for bound in (box.low, box.high)
-    )
-    low[place] = high[place] = 0.0
+    others = np.arange(n_assets) != place
+    low, high = (np.where(others, bound, 0.0) for bound in (box.low, box.high))
     box = Box(low, high, budget=box.budget, alpha=box.alpha)
     box.check(n_assets)
     return box

@@ -104,15 +104,14 @@ def score_in_blocks(portfolio, task, weights):
     """`score` for returns in blocks."""
     w, rows, measure = np.asarray(weights, float), task.returns, task.measure
     refuse_ordered(measure)
-    mean = float(rows.first_sum(lambda start, rows, p: p @ rows) @ w)
+    mean = float(rows.mean @ w)
     if portfolio.max_risk is not None:
         return mean
     risk = PortfolioReturns(rows.returns_of(w)).risk(measure, mean).value
     if portfolio.objective == "ratio":
         return mean / risk ** (1 / measure.power)
-    return (
-        mean * task.return_weight if measure.power else 0.0
-    ) - task.linear_weight * risk
+    earned = mean * task.return_weight if measure.power else 0.0
+    return earned - task.linear_weight * risk
 
 
 class Rounds:
@@ -136,10 +135,8 @@ class Rounds:
                 f"{what} needs a risk apart from the mean return, got "
                 "risk_measure='entropic'"
             )
-        if (
-            measure.name == "semivariance" and goal != "utility"
-        ):  # the root, which is homogeneous
-            measure = Semideviation(2.0)
+        if measure.name == "semivariance" and goal != "utility":
+            measure = Semideviation(2.0)  # the root, which is homogeneous
         self.task = task = replace(task, measure=measure)
         self.rows, self.penalty, self.tol = task.returns, task.penalty, tol
         self.most = MAX_CUTS if measure.ordered else MAX_ROUNDS
@@ -151,6 +148,7 @@ class Rounds:
         self.table = kind(self.rows, task, int(size), most)
         if kind is tables.AggregatedRows and goal in ("utility", "ratio"):
             self.tol *= AGGREGATED_TOL
+        self.checked = False  # whether some portfolio is known to meet the maximum risk
         mean = self.table.mean
         if goal == "utility":
             self.goal = UtilityOfMean(task, mean)
@@ -195,11 +193,9 @@ class Rounds:
     def minimise(self, callback):
         """Find the weights. ``callback`` is called with the best weights so far after
         each round."""
-        goal = self.goal
-        rows = self.table
-        exact = isinstance(self.table, tables.Moments)
-        table, best, lower, unit = self.first, self.at(self.start), -np.inf, 0.0
-        point = best
+        goal, rows, table = self.goal, self.table, self.first
+        point = best = self.at(self.start)
+        lower, unit = -np.inf, 0.0
         for k in range(self.most):
             if k:
                 if not rows.has_room(point):
@@ -216,18 +212,19 @@ class Rounds:
                     table, self.gaps = rows.table, []
             # from the last point a small improvement would count as rounding
             fit = goal.minimised(table, self.start)
-            if not fit.feasible and not self.checked:
+            if fit.reason and not self.checked:
                 point = best = self._of_least_risk()
                 continue
-            if rows.below and (k or exact):
-                lower = max(lower, fit.lower)
-            unit, point = max(unit, fit.unit), self.at(rows.proposed(fit.weights, best))
+            if rows.below and (k or isinstance(rows, tables.Moments)):
+                lower = max(lower, fit.value - fit.gap)
+            w = np.asarray(fit.weights, float)
+            unit, point = max(unit, fit.unit), self.at(rows.proposed(w, best))
             goal.learn(point)
             if point.value > best.value and not rows.below:
                 point = self._between(best, point)
             best = min(best, point, key=lambda point: point.value)
             self.points = [self.at(self.start), best, point]
-            callback(best.w, fit.n_evaluated)
+            callback(best.w, fit.n_iter * len(table.p))
             if self._is_small(best, lower):
                 break
         return Optimum(best.w, best.value, self.gap, k, unit)
@@ -240,8 +237,6 @@ class Rounds:
             self.gaps = []
         self.gaps.append(self.gap)
         return self.gap <= max(self.tol, MIN_TOL) * self.spread(best.w)
-
-    checked = False  # whether the maximum risk is known to be that of a portfolio
 
     def _of_least_risk(self):
         """The point of least risk. Raises an error if its risk is above the limit."""

@@ -91,18 +91,13 @@ class Rows:
         labels=None,
         check=None,
     ):
-        d, named = returns.shape[1], None
-        if columns is not None:
-            named = [*columns, "benchmark"]
+        d, named = returns.shape[1], columns and [*columns, "benchmark"]
         self._check = check or partial(check_finite_rows, "X", columns=named)
         self._checked = type(returns) is np.ndarray  # which is checked in memory
-        value, weighs = None, True
-        if is_dask(benchmark):
-            value, weighs = benchmark, False
-        elif benchmark is not None:
-            value, weighs = benchmark_of(
-                benchmark, columns, labels, blocks_of(returns).n_rows, d
-            )
+        value, weighs = benchmark, benchmark is None
+        if benchmark is not None and not is_dask(benchmark):
+            n = blocks_of(returns).n_rows
+            value, weighs = benchmark_of(benchmark, columns, labels, n, d)
         self._blocks = blocks_of(returns, sample_weight, None if weighs else value)
         n = self._blocks.n_rows
         if n < 2:
@@ -138,13 +133,15 @@ class Rows:
 
     def sum(self, function, *kept):
         """Add up ``function(start, rows, p, *kept)`` over the blocks."""
-        n_kept, reader = len(kept), self._reader
+        n_kept, reader, blocks = len(kept), self._reader, self._blocks
+        for other in kept:
+            blocks = blocks.beside(other)
 
         def of_block(start, *tables):
             split = len(tables) - n_kept
             return function(start, *reader(start, *tables[:split]), *tables[split:])
 
-        return self._beside(kept).sum(of_block)
+        return blocks.sum(of_block)
 
     def first_sum(self, function):
         """`sum`, with an error for returns that are not finite."""
@@ -186,12 +183,6 @@ class Rows:
             return np.column_stack([rows @ w, p])
 
         return self._blocks.map(of_block)
-
-    def _beside(self, kept):
-        blocks = self._blocks
-        for other in kept:
-            blocks = blocks.beside(other)
-        return blocks
 
 
 def returns_lazily(X, weights):
