@@ -1,6 +1,8 @@
 """Alignment of labelled values with the columns and the rows of the returns."""
 
+from collections import Counter
 from collections.abc import Mapping
+from operator import itemgetter
 
 import numpy as np
 
@@ -28,19 +30,13 @@ def assets_of(X):
 def _varying(labels):
     """Labels such as ("Close", "AAPL") without the levels that are the same for all of
     them."""
-    if not labels or not all(
-        isinstance(label, tuple) and len(label) == len(labels[0]) for label in labels
-    ):
+    lengths = {isinstance(label, tuple) and len(label) for label in labels or ()}
+    if len(lengths) != 1 or False in lengths:
         return labels
-    kept = [
-        k for k, level in enumerate(zip(*labels, strict=True)) if len(set(level)) > 1
-    ]
-    if not kept:  # a single column
-        return labels
-    return [
-        label[kept[0]] if len(kept) == 1 else tuple(label[k] for k in kept)
-        for label in labels
-    ]
+    levels = zip(*labels, strict=True)
+    kept = [k for k, level in enumerate(levels) if len(set(level)) > 1]
+    # none for a single column
+    return list(map(itemgetter(*kept), labels)) if kept else labels
 
 
 def by_label(value):
@@ -59,11 +55,8 @@ def aligned(name, value, columns, n_assets, extra=True):
     labels = labels if set(labels) & set(columns) else _varying(labels)
     _refuse_twice(name, "label or column of X", columns, labels)
     by_label = dict(zip(labels, values, strict=True))
-    assets = set(columns)
-    default = default_of(value)
-    missing = (
-        [] if default else [column for column in columns if column not in by_label]
-    )
+    assets, default = set(columns), default_of(value)
+    missing = [column for column in columns if not (default or column in by_label)]
     unknown = [label for label in labels if label not in assets]
     if missing or (unknown and not extra):
         wrong = [f"has nothing for {listed(missing)}"] * bool(missing)
@@ -138,30 +131,27 @@ def check_row_labels(name, value, X):
         return
     labels = list(value.index)
     if len(labels) == len(rows) and labels != rows and set(labels) == set(rows):
-        k = next(
-            k
-            for k, (label, row) in enumerate(zip(labels, rows, strict=True))
-            if label != row
-        )
+        pairs = zip(labels, rows, strict=True)
+        label, row = next(pair for pair in pairs if pair[0] != pair[1])
         raise ValueError(
             f"{name} must have its values in the order of the rows of X, but has the "
-            f"label {as_text(labels[k])} where "
-            f"X has {as_text(rows[k])}: use {name}.reindex(X.index)"
+            f"label {as_text(label)} where X has {as_text(row)}: use "
+            f"{name}.reindex(X.index)"
         )
 
 
 def _refuse_twice(name, what, *several):
-    twice = [label for labels in several for label in _repeated(labels)]
+    twice = [
+        label
+        for labels in several
+        for label, count in Counter(labels).items()
+        if count > 1
+    ]
     if twice:
         raise ValueError(
             f"{name} has labels, so that no {what} may be there twice, got "
             f"{listed(twice)}"
         )
-
-
-def _repeated(labels):
-    seen = set()
-    return [label for label in labels if label in seen or seen.add(label)]
 
 
 def _labels_and_values(value):

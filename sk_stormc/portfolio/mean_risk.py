@@ -141,9 +141,8 @@ class Measure:
 
     def objective(self, task, w):
         """The objective of a `MeanRisk` at the weights w, without penalty."""
-        return task.risk_weight * self.value(
-            task.returns_of(w), task.p
-        ) - task.return_weight * float(task.mean @ w)
+        risk = self.value(task.returns_of(w), task.p)
+        return task.risk_weight * risk - task.return_weight * float(task.mean @ w)
 
     def unbounded_below(self, task):
         """Whether the objective of a `MeanRisk` has no lower bound, or None if this is
@@ -177,10 +176,9 @@ class MeanRisk:
     linear: np.ndarray | None = None  # the risk is the measure's plus linear @ w
 
     def __post_init__(self):
-        only_risk = self.risk_aversion == np.inf
-        self.return_weight, self.risk_weight = (
-            (0.0, 1.0) if only_risk else (1.0, self.risk_aversion)
-        )
+        self.return_weight, self.risk_weight = 1.0, self.risk_aversion
+        if self.risk_aversion == np.inf:
+            self.return_weight, self.risk_weight = 0.0, 1.0
         # numbers of components, for the count of oracle calls
         self.n_inner = len(self.returns)
         self.n_outer = 1 if self.measure.single_outer else self.n_inner
