@@ -30,12 +30,8 @@ from sk_stormc.portfolio.returns import (
     with_benchmark,
 )
 from sk_stormc.portfolio.risk import MEASURES
-from sk_stormc.portfolio.rounds import (
-    returns_lazily,
-    rounds_method,
-    score_in_blocks,
-    takes_rounds,
-)
+from sk_stormc.portfolio.rounds.fit import rounds_method, score_in_blocks, takes_rounds
+from sk_stormc.portfolio.rounds.rows import returns_lazily
 from sk_stormc.portfolio.streaming import streams_returns, update_weights
 from sk_stormc.utils.blocks import in_blocks, is_dask, without_rows
 from sk_stormc.utils.frames import rows_of

@@ -15,7 +15,7 @@ from sk_stormc.portfolio.returns import (
     with_expected_returns,
 )
 from sk_stormc.portfolio.risk import MEASURES
-from sk_stormc.portfolio.rounds import Rows
+from sk_stormc.portfolio.rounds.rows import Rows
 from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.frames import rows_of
 from sk_stormc.utils.validation import is_real
@@ -33,6 +33,11 @@ def check_objective(portfolio):
             raise ValueError(f"max_risk must be None with {other}, got {max_risk!r}")
         if portfolio.l2:
             raise ValueError(f"l2 must be 0 with {other}, got {portfolio.l2!r}")
+    if other is not None and not MEASURES[portfolio.risk_measure].power:
+        raise ValueError(
+            f"{other if max_risk is None else 'max_risk'} needs a risk apart from the "
+            f"mean return, got risk_measure={portfolio.risk_measure!r}"
+        )
     if min_return is None:
         return
     if other is not None:

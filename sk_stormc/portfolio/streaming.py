@@ -212,7 +212,7 @@ def _goes_by_moments(portfolio, n_assets):
 
 
 def _by_moments(portfolio, returns, weights, task, expected):
-    stream, each = portfolio._stream, portfolio._make_solver() == "moments"
+    stream, each = portfolio._stream, is_word(portfolio.solver, "moments")
     first = stream is None
     if first:
         stream = _opened(portfolio, task, each)

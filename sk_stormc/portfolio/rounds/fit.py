@@ -129,12 +129,6 @@ class Rounds:
 
     def __init__(self, task, goal, tol):
         measure = task.measure
-        if goal != "utility" and not measure.power:
-            what = "objective='ratio'" if goal == "ratio" else "max_risk"
-            raise ValueError(
-                f"{what} needs a risk apart from the mean return, got "
-                "risk_measure='entropic'"
-            )
         if measure.name == "semivariance" and goal != "utility":
             measure = Semideviation(2.0)  # the root, which is homogeneous
         self.task = task = replace(task, measure=measure)
