@@ -538,7 +538,7 @@ class CompositionalPortfolio(CompositionalEstimator):
                 self._task(rows_in_blocks(self, X, returns, sample_weight), None),
                 weights,
             )
-        check_row_labels("sample_weight", sample_weight, X)
+        check_row_labels(sample_weight, X)
         returns = with_benchmark(returns, self.benchmark, assets_of(X), rows_of(X))
         task = self._task(returns, sample_weight)
         if self.max_risk is not None:

@@ -16,7 +16,7 @@ __all__ = [
     "default_of",
     "listed",
     "refuse_no_match",
-    "rows_of_series",
+    "rows_of_benchmark",
     "series_of",
 ]
 
@@ -90,53 +90,53 @@ def default_of(value):
     )
 
 
-def rows_of_series(name, series, columns, n_assets, rows, n_rows):
-    """The values of a Series at the rows of X, or None if its labels are those of the
-    columns."""
+def rows_of_benchmark(series, columns, n_assets, rows, n_rows):
+    """The returns of a benchmark that is a Series at the rows of X, or None if its
+    labels are those of the columns."""
     labels = list(series.index)
     by_column = set(labels) == set(range(n_assets) if columns is None else columns)
     by_row = len(labels) == n_rows if rows is None else set(rows) <= set(labels)
     if by_column and by_row:
         raise ValueError(
-            f"{name} has labels that can be read as rows and as columns of X, here "
+            "benchmark has labels that can be read as rows and as columns of X, here "
             f"{listed(labels)}: use names for the columns, or dates for the rows"
         )
     if by_column or (columns is not None and not set(columns).isdisjoint(labels)):
         return None
     if rows is None and not by_row:
         raise ValueError(
-            f"{name} is a Series of length {len(labels)}, which cannot be aligned "
+            f"benchmark is a Series of length {len(labels)}, which cannot be aligned "
             f"with X, whose {n_rows} rows have no "
             "labels: give X as a DataFrame with the same index"
         )
     if rows is None:
         return series.to_numpy()
-    _refuse_twice(name, "label", labels)
+    _refuse_twice("benchmark", "label", labels)
     place = {label: k for k, label in enumerate(labels)}
     if not by_row:
         missing = [label for label in dict.fromkeys(rows) if label not in place]
         raise ValueError(
-            f"{name} is a Series, which is aligned with the index of X, but has "
+            "benchmark is a Series, which is aligned with the index of X, but has "
             "nothing for the rows "
             f"{listed(missing)}. An array without labels is taken by position"
         )
     return series.to_numpy()[[place[label] for label in rows]]
 
 
-def check_row_labels(name, value, X):
-    """Raise a ValueError if a Series of values for the rows of X has their labels in
+def check_row_labels(sample_weight, X):
+    """Raise a ValueError if a Series of weights of the rows of X has their labels in
     another order."""
-    rows = rows_of(X) if is_series(value) else None
+    rows = rows_of(X) if is_series(sample_weight) else None
     if rows is None:
         return
-    labels = list(value.index)
+    labels = list(sample_weight.index)
     if len(labels) == len(rows) and labels != rows and set(labels) == set(rows):
         pairs = zip(labels, rows, strict=True)
         label, row = next(pair for pair in pairs if pair[0] != pair[1])
         raise ValueError(
-            f"{name} must have its values in the order of the rows of X, but has the "
-            f"label {as_text(label)} where X has {as_text(row)}: use "
-            f"{name}.reindex(X.index)"
+            "sample_weight must have its values in the order of the rows of X, but has "
+            f"the label {as_text(label)} where X has {as_text(row)}: use "
+            "sample_weight.reindex(X.index)"
         )
 
 

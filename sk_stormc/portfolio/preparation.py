@@ -60,6 +60,8 @@ def prepared(portfolio, X, returns, sample_weight, by_rounds):
     n_assets = returns.shape[1]
     penalty = penalty_of(portfolio, n_assets, columns)
     check_period_order(X, portfolio.half_life is not None or measure.ordered)
+    if not is_dask(X):
+        check_row_labels(sample_weight, X)
     if by_rounds:
         returns, weights = rows_in_blocks(portfolio, X, returns, sample_weight), None
         warn_of_prices(returns.head())
@@ -67,7 +69,6 @@ def prepared(portfolio, X, returns, sample_weight, by_rounds):
             means = expected_means(portfolio.expected_returns, columns, n_assets)
             returns.shift_to(means, own_forecast(portfolio, columns))
     else:
-        check_row_labels("sample_weight", sample_weight, X)
         warn_of_prices(returns)
         weights = faded(sample_weight, len(returns), portfolio.half_life)
         returns = with_expected_returns(returns, portfolio, X, weights)
@@ -84,7 +85,6 @@ def rows_in_blocks(portfolio, X, returns, sample_weight):
     """The returns in blocks, with weights of periods and a benchmark."""
     table, rows, check = X, None, None
     if not is_dask(X):
-        check_row_labels("sample_weight", sample_weight, X)
         table, rows = returns, rows_of(X)
 
         def check(_):

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_array
 
 from sk_stormc.core.penalties import Box, as_penalty
 from sk_stormc.portfolio.exact.trading_costs import TradingCosts
-from sk_stormc.portfolio.labels import aligned, assets_of, by_label, rows_of_series
+from sk_stormc.portfolio.labels import aligned, assets_of, by_label, rows_of_benchmark
 from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.frames import (
     as_text,
@@ -329,7 +329,7 @@ def _read(benchmark, columns, rows, n, d):
     """The values of a benchmark, and whether they are weights: None if labels do not
     determine it."""
     if is_series(benchmark):
-        values = rows_of_series("benchmark", benchmark, columns, d, rows, n)
+        values = rows_of_benchmark(benchmark, columns, d, rows, n)
         if values is not None:
             return values, False
     # weights of other assets are part of a benchmark

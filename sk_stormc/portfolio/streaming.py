@@ -92,7 +92,7 @@ def update_weights(portfolio, X, sample_weight):
     returns, columns, stream = check_returns(X), assets_of(X), portfolio._stream
     last_label = None if stream is None else portfolio._last_label
     portfolio._last_label = check_ascending(X, counts=True, after=last_label)
-    check_row_labels("sample_weight", sample_weight, X)
+    check_row_labels(sample_weight, X)
     weights = sample_weight
     if weights is not None:
         weights = row_weights(weights, len(returns), all_zero=True)

@@ -121,20 +121,16 @@ class ReturnsTable:
         return f"row {as_text(self.label(row))}"
 
     def by_row(self, values, rows, name=None):
-        """Values for some rows as a Series, if the table is a DataFrame."""
+        """Values for some rows as a Series, or for all columns too as a DataFrame, if
+        the table is a DataFrame."""
         if not self.labelled:
             return values
-        from pandas import Series
+        from pandas import DataFrame, Series
 
-        return Series(values, index=self.rows[rows], name=name)
-
-    def by_row_and_column(self, values, rows):
-        """Values for some rows and all columns as a DataFrame, if the table is one."""
-        if not self.labelled:
-            return values
-        from pandas import DataFrame
-
-        return DataFrame(values, index=self.rows[rows], columns=self.data.columns)
+        index = self.rows[rows]
+        if np.ndim(values) == 2:
+            return DataFrame(values, index=index, columns=self.data.columns)
+        return Series(values, index=index, name=name)
 
     def benchmark(self, value, first):
         """The returns of a benchmark as fractions, from the row ``first`` on."""

@@ -344,15 +344,10 @@ def _result(name, account, schedule, **shared):
         )
     in_error = np.repeat(account.kept, np.diff([*trades, n]))
     missing = {start: table.labels(places) for start, places in account.missing.items()}
+    by_period = ("returns", "gross_returns", "weights")
+    by_trade = ("weights_before", "weights_after", "turnover", "costs")
     return WalkForwardResult(
         name=name,
-        returns=table.by_row(account.returns, held, name),
-        gross_returns=table.by_row(account.gross_returns, held, name),
-        weights=table.by_row_and_column(account.weights, held),
-        weights_before=table.by_row_and_column(account.before, trades),
-        weights_after=table.by_row_and_column(account.after, trades),
-        turnover=table.by_row(account.turnover, trades, name),
-        costs=table.by_row(account.costs, trades, name),
         in_error=table.by_row(in_error, held, name),
         errors=table.by_label(errors),
         warnings=table.by_label(account.warnings),
@@ -360,6 +355,8 @@ def _result(name, account, schedule, **shared):
         lost_in=None if account.lost_in is None else table.label(account.lost_in),
         dates=table.rows[held],
         trade_dates=table.rows[trades],
+        **{key: table.by_row(getattr(account, key), held, name) for key in by_period},
+        **{key: table.by_row(getattr(account, key), trades, name) for key in by_trade},
         **shared,
     )
 
