@@ -21,25 +21,19 @@ from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.utils.validation import as_numbers, check_number, is_real, is_word, short
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["penalty_of", "refuse_linear_constraints", "warn_of_no_constraint"]
-
-# parameters without a proximal operator
-FURTHER = (
-    "linear_constraints",
-    "groups",
-    "max_turnover",
-    "max_gross",
-    "min_return",
-    "benchmark",
-)
+__all__ = [
+    "held_now",
+    "penalty_of",
+    "refuse_linear_constraints",
+    "warn_of_no_constraint",
+]
 
 
 def penalty_of(portfolio, n_assets, columns):
     """The penalty with all constraints and costs of a `CompositionalPortfolio`, or
     None."""
     penalty = _with_proximal_operator(portfolio, n_assets, columns)
-    if any(getattr(portfolio, name) is not None for name in FURTHER):
-        penalty = _linearly_constrained(portfolio, penalty, n_assets, columns)
+    penalty = _linearly_constrained(portfolio, penalty, n_assets, columns)
     check_size(portfolio, penalty)
     return penalty
 
@@ -119,8 +113,7 @@ def _turnover(previous, cost, n_assets, columns):
         return None
     previous = held_now(previous, n_assets, columns)
     cost = aligned("transaction_cost", cost, columns, n_assets)
-    TradingCosts(previous, cost).check(n_assets)
-    return (previous, cost) if np.any(cost) else None
+    return (previous, cost) if TradingCosts(previous, cost).cost.any() else None
 
 
 def held_now(previous, n_assets, columns):
@@ -128,10 +121,9 @@ def held_now(previous, n_assets, columns):
     zeros."""
     if previous is None:
         return np.zeros(n_assets)
-    previous = aligned("previous_weights", previous, columns, n_assets)
-    previous = as_numbers("previous_weights", previous)
-    TradingCosts(previous, 0.0).check(n_assets)
-    return previous
+    held = TradingCosts(aligned("previous_weights", previous, columns, n_assets), 0.0)
+    held.check(n_assets)
+    return held.previous
 
 
 # Python's own filter for repeated warnings is reset by every use of
@@ -199,7 +191,7 @@ def check_size(portfolio, penalty):
 
 def _linearly_constrained(portfolio, penalty, n_assets, columns):
     """The penalty with linear constraints, limits of norms, a least mean return and a
-    benchmark, if there are any."""
+    benchmark, if there are any: they have no proximal operator."""
     linear = linear_of(
         portfolio.linear_constraints, portfolio.groups, columns, n_assets
     )

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from sk_stormc.portfolio.backtest.accounts import Account
-from sk_stormc.portfolio.labels import aligned
+from sk_stormc.portfolio.constraints import held_now
 from sk_stormc.portfolio.returns import column_of
 from sk_stormc.utils.frames import columns_of, has_row_labels, is_series
 from sk_stormc.utils.validation import as_numbers, is_real
@@ -47,15 +47,10 @@ def weights_of(fitted, columns):
             )
         weights = dict(zip(selected, weights_of(fitted[-1], selected), strict=True))
         return np.array([weights.get(name, 0.0) for name in names])
-    return finite_weights("weights_", fitted.weights_, len(columns))
-
-
-def finite_weights(name, weights, n_assets):
-    """The weights of the assets as an array. Raises a ValueError for others."""
-    weights = as_numbers(name, weights)
-    if weights.shape != (n_assets,) or not np.isfinite(weights).all():
+    weights = as_numbers("weights_", fitted.weights_)
+    if weights.shape != (len(columns),) or not np.isfinite(weights).all():
         raise ValueError(
-            f"{name} must be {n_assets} finite numbers, got {weights} of shape "
+            f"weights_ must be {len(columns)} finite numbers, got {weights} of shape "
             f"{weights.shape}"
         )
     return weights
@@ -93,7 +88,9 @@ class DatedPortfolio:
         self.max_turnover = parameters_named(portfolio, "max_turnover")
         self.model = clone(portfolio).set_params(**dict.fromkeys(forecasts))
         given = [value for value in self.previous.values() if value is not None]
-        self.held_at_first = self._by_column(given[0]) if given else None
+        self.held_at_first = None
+        if given:
+            self.held_at_first = held_now(given[0], len(columns), columns)
         self.places, self.n_fits = None, 0
         self.errors, self.warnings = {}, {}
 
@@ -173,12 +170,6 @@ class DatedPortfolio:
             if cost is not None and not (is_real(cost) and cost == 0):
                 return True
         return self.max_turnover.get(f"{owner}max_turnover") is not None
-
-    def _by_column(self, previous):
-        """``previous_weights`` of the estimator as an array."""
-        columns = self.table.columns
-        weights = aligned("previous_weights", previous, columns, len(columns))
-        return finite_weights("previous_weights", weights, len(columns))
 
     def _is_by_row(self, benchmark):
         """Whether a benchmark has a return for each row, without labels that would
