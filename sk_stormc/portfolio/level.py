@@ -265,8 +265,7 @@ def with_level(penalty, n_assets, lowest):
     solvers support it."""
     if penalty is None and lowest == -np.inf:
         return None
-    if penalty is None:
-        return Box(np.append(np.full(n_assets, -np.inf), lowest), np.inf)
+    penalty = Box(-np.inf, np.inf) if penalty is None else penalty
     if type(penalty) is Box and penalty.budget is None and not penalty.alpha:
         low = np.broadcast_to(penalty.low, n_assets)
         high = np.broadcast_to(penalty.high, n_assets)
