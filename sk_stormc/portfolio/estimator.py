@@ -532,22 +532,18 @@ class CompositionalPortfolio(CompositionalEstimator):
         returns, weights = self._new_returns(X), self.weights_
         if self.benchmark is not None:
             weights = np.append(weights, weights.dtype.type(-1))
-        if is_dask(X):
-            return score_in_blocks(
-                self,
-                self._task(rows_in_blocks(self, X, returns, sample_weight), None),
-                weights,
-            )
+        in_file = not (is_dask(X) or isinstance(returns, np.ndarray))
+        if is_dask(X) or (in_file and self.benchmark is not None):
+            rows = rows_in_blocks(self, X, returns, sample_weight)
+            return score_in_blocks(self, self._task(rows, None), weights)
         check_row_labels(sample_weight, X)
         returns = with_benchmark(returns, self.benchmark, assets_of(X), rows_of(X))
         task = self._task(returns, sample_weight)
         if self.max_risk is not None:
             return float(task.mean @ weights)
-        return (
-            ratio_at(task, weights)
-            if self.objective == "ratio"
-            else -task.value(weights)
-        )
+        if self.objective == "ratio":
+            return ratio_at(task, weights)
+        return -task.value(weights)
 
     def named_weights(self) -> pd.Series:
         """Return ``weights_`` as a Series with the labels of the columns.

@@ -63,7 +63,8 @@ def prepared(portfolio, X, returns, sample_weight, by_rounds):
     if not is_dask(X):
         check_row_labels(sample_weight, X)
     if by_rounds:
-        returns, weights = rows_in_blocks(portfolio, X, returns, sample_weight), None
+        half_life, weights = portfolio.half_life, None
+        returns = rows_in_blocks(portfolio, X, returns, sample_weight, half_life)
         warn_of_prices(returns.head())
         if portfolio.expected_returns is not None:
             means = expected_means(portfolio.expected_returns, columns, n_assets)
@@ -81,7 +82,7 @@ def prepared(portfolio, X, returns, sample_weight, by_rounds):
     return returns, weights, penalty
 
 
-def rows_in_blocks(portfolio, X, returns, sample_weight):
+def rows_in_blocks(portfolio, X, returns, sample_weight, half_life=None):
     """The returns in blocks, with weights of periods and a benchmark."""
     table, rows, check = X, None, None
     if not is_dask(X):
@@ -94,7 +95,7 @@ def rows_in_blocks(portfolio, X, returns, sample_weight):
         table,
         returns.dtype,
         sample_weight,
-        portfolio.half_life,
+        half_life,
         portfolio.benchmark,
         assets_of(X),
         rows,

@@ -349,14 +349,16 @@ def with_expected_returns(returns, portfolio, X, sample_weight):
     def complete(returns):
         return with_benchmark(returns, portfolio.benchmark, columns, rows_of(X))
 
-    if expected is None:
-        return complete(returns)
-    if type(returns) is not np.ndarray:
+    given = {"expected_returns": expected, "benchmark": portfolio.benchmark}
+    given = [name for name, value in given.items() if value is not None]
+    if given and type(returns) is not np.ndarray:
         raise ValueError(
-            "expected_returns needs returns that are an array in memory, got "
+            f"{given[0]} needs returns that are an array in memory, got "
             f"{type(returns).__name__}: take solver='auto', which fits a file too, or "
             "load them"
         )
+    if expected is None:
+        return complete(returns)
     means, p = expected_means(expected, columns, returns.shape[1]), sample_weight
     if p is not None:
         p = check_weights(p, len(returns), "for period")

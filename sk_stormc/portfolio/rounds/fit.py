@@ -103,7 +103,8 @@ def rounds_method(portfolio, task):
 def score_in_blocks(portfolio, task, weights):
     """`score` for returns in blocks."""
     w, rows, measure = np.asarray(weights, float), task.returns, task.measure
-    refuse_ordered(measure)
+    if rows.in_dask:
+        refuse_ordered(measure)
     mean = float(rows.mean @ w)
     if portfolio.max_risk is not None:
         return mean

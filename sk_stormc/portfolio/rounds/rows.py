@@ -104,7 +104,8 @@ class Rows:
             raise ValueError(f"X must have at least 2 periods, got {n}")
         if sample_weight is not None and not is_dask(sample_weight):
             check_weights(sample_weight, n, "for period")
-        self.shape, self.dtype, self.size = (n, d + (value is not None)), dtype, n * d
+        self.shape, self.dtype = (n, d + (value is not None)), dtype
+        self.in_dask = is_dask(returns)
         self._reader = Reader(
             n,
             sample_weight is not None,
