@@ -93,7 +93,6 @@ def rows_in_blocks(portfolio, X, returns, sample_weight, half_life=None):
 
     return Rows(
         table,
-        returns.dtype,
         sample_weight,
         half_life,
         portfolio.benchmark,

@@ -67,8 +67,6 @@ class Rows:
     Parameters
     ----------
     returns : ndarray, MappedRows or dask collection of shape (n_periods, n_assets)
-    dtype : dtype
-        Of the fitted weights.
     sample_weight : array-like of shape (n_periods,), default=None
     half_life : float, default=None
     benchmark : object, default=None
@@ -83,7 +81,6 @@ class Rows:
     def __init__(
         self,
         returns,
-        dtype,
         sample_weight=None,
         half_life=None,
         benchmark=None,
@@ -104,7 +101,7 @@ class Rows:
             raise ValueError(f"X must have at least 2 periods, got {n}")
         if sample_weight is not None and not is_dask(sample_weight):
             check_weights(sample_weight, n, "for period")
-        self.shape, self.dtype = (n, d + (value is not None)), dtype
+        self.shape = n, d + (value is not None)
         self.in_dask = is_dask(returns)
         self._reader = Reader(
             n,
