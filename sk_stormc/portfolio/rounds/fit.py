@@ -201,7 +201,7 @@ class Rounds:
                     if self._is_small(best, lower):
                         break
                 if len(self.gaps) > STALLED_FRACTION * self.most:
-                    if rows.is_large():
+                    if rows.is_large:
                         break
                     self.table = rows = tables.AllRows(rows)
                     table, self.gaps = rows.table, []

@@ -72,6 +72,7 @@ class Table:
         """Whether the table can take the rows that the point asks for."""
         return True
 
+    @property
     def is_large(self):
         """Whether all rows are too many for one table."""
         return len(self.rows) > self.most
@@ -87,6 +88,8 @@ class Table:
 
 class Moments(Table):
     """A table of 2 n rows with the mean and the covariance of all rows."""
+
+    is_large = True  # no other table is better
 
     def __init__(self, rows, task, size, most):
         sums = rows.first_sum(lambda start, rows, p: Sums.of(rows, p))
@@ -104,10 +107,6 @@ class Moments(Table):
     def next(self, point):
         """The same table, and None for the gradient."""
         return self.first(), None
-
-    def is_large(self):
-        """True: no other table is better."""
-        return True
 
 
 class CorrectedSample(Table):
@@ -234,6 +233,8 @@ def sided(kept, sides, kink):
 class AllRows(Table):
     """All rows in one table, if they are few enough."""
 
+    is_large = True  # there are no further rows
+
     def __init__(self, other):
         some = other.rows.sum(lambda start, rows, p: ([rows[p > 0]], [p[p > 0]]))
         self.rows, self.task, self.mean = other.rows, other.task, other.mean
@@ -242,10 +243,6 @@ class AllRows(Table):
     def next(self, point):
         """The same table, and None for the gradient."""
         return self.table, None
-
-    def is_large(self):
-        """True: there are no further rows."""
-        return True
 
 
 class CuttingPlanes(Table):
@@ -256,6 +253,8 @@ class CuttingPlanes(Table):
     is the largest loss of a table.
     """
 
+    is_large = True  # the table of all rows is a large linear program
+
     def __init__(self, rows, task, size, most):
         super().__init__(rows, task, 1, most)
         self.slopes, self.halfway = [], False
@@ -263,10 +262,6 @@ class CuttingPlanes(Table):
     def first(self):
         """A table without risk."""
         return self._of_cuts(np.zeros((1, len(self.mean))))
-
-    def is_large(self):
-        """True: the table of all rows is a large linear program."""
-        return True
 
     def next(self, point):
         """The table with a further row, and the gradient."""
