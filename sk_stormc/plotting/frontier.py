@@ -230,7 +230,7 @@ class FrontierDisplay:
         returns = np.concatenate(
             [
                 rows.astype(float)
-                for _, rows in blocks(check_returns(X, ensure_min_samples=2))
+                for _, rows in blocks(check_returns(X, least=2))
             ]
         )
         follower, relative = clone(estimator), estimator.benchmark is not None

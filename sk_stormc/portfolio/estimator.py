@@ -365,7 +365,7 @@ class CompositionalPortfolio(CompositionalEstimator):
     def _fit(self, X, y=None, sample_weight=None, before=None):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         solver = self._make_solver()
-        returns = check_returns(X, lazy=True, finite=False, ensure_min_samples=2)
+        returns = check_returns(X, lazy=True, finite=False, least=2)
         columns_only = without_rows(X) if is_dask(X) else X
         # raises for invalid names before the run
         validate_data(copy.copy(self), columns_only, skip_check_array=True)

@@ -58,9 +58,9 @@ UNORDERED = {
 }
 
 
-def check_returns(X, lazy=False, finite=True, **kwargs):
-    """Float returns (float32 is kept), or MappedRows. An error names the columns with
-    invalid values.
+def check_returns(X, lazy=False, finite=True, least=1):
+    """Float returns of at least some periods (float32 is kept), or MappedRows. An error
+    names the columns with invalid values.
 
     With ``lazy``, those of a dask collection are `LazyReturns`; otherwise they are
     computed. Without ``finite``, those of MappedRows are not checked, which reads them.
@@ -70,17 +70,15 @@ def check_returns(X, lazy=False, finite=True, **kwargs):
     if is_table(X):
         _check_columns(X)
     returns = MappedRows.of(X)
-    if not isinstance(returns, MappedRows) or len(returns) < kwargs.get(
-        "ensure_min_samples", 1
-    ):
+    if not isinstance(returns, MappedRows) or len(returns) < least:
         check_numeric("X", X)
         with naming("X"):
             returns = check_array(
                 X,
                 dtype=[np.float64, np.float32],
                 ensure_all_finite=False,
+                ensure_min_samples=least,
                 input_name="X",
-                **kwargs,
             )
     if finite or not isinstance(returns, MappedRows):
         check_finite_returns(X, returns)
@@ -102,7 +100,6 @@ def check_finite_returns(X, returns):
 class LazyReturns(NamedTuple):
     """Returns of a dask collection, whose number of periods need not be known."""
 
-    table: Any
     shape: tuple
     dtype: Any
 
@@ -120,7 +117,7 @@ def check_lazy_returns(X):
     elif X.dtype.kind not in "fiub":
         raise ValueError(f"X must be numbers, got {X.dtype} values")
     floats = not frame and X.dtype in (np.float32, np.float64)
-    return LazyReturns(X, (None, X.shape[1]), X.dtype if floats else np.dtype(float))
+    return LazyReturns((None, X.shape[1]), X.dtype if floats else np.dtype(float))
 
 
 def check_ascending(X, counts, after=None):
