@@ -228,10 +228,7 @@ class FrontierDisplay:
         )
         measure = estimator.risk_measure
         returns = np.concatenate(
-            [
-                rows.astype(float)
-                for _, rows in blocks(check_returns(X, least=2))
-            ]
+            [rows.astype(float) for _, rows in blocks(check_returns(X, least=2))]
         )
         follower, relative = clone(estimator), estimator.benchmark is not None
         follower._check_parameters()

@@ -56,9 +56,7 @@ def run_in_stages(run, solver, problem, x0):
         reason = StopReason.CONVERGED
     elif reason not in (*FINAL, *OUT_OF_BUDGET):
         reason = StopReason.MAX_ITER
-    earlier = (
-        done.ifo < done.ifo[-1]
-    )  # records before the last, which is the best point
+    earlier = done.ifo < done.ifo[-1]  # the last record becomes the best point
     result = changed(
         done,
         stop_reason=reason,

@@ -73,9 +73,8 @@ class RiskInBlocks(NamedTuple):
     # slope(y, p) is the part of the subgradient for the returns y of a block, of
     # weights p
     slope: Callable
-    kink: float | None = (
-        None  # the return at which a piecewise linear risk changes its slope
-    )
+    # the return at which a piecewise linear risk changes its slope
+    kink: float | None = None
 
 
 class Measure:
@@ -90,20 +89,14 @@ class Measure:
     # degree of homogeneity: the risk of k w is k**power times that of w; 0 if it is not
     # homogeneous
     power = 1
-    shift: float | None = (
-        # change of the risk if the return of each period grows by 1; None if not a
-        # constant
-        0.0
-    )
+    # change of the risk if the return of each period grows by 1; None if not a constant
+    shift: float | None = 0.0
     nonnegative = True  # whether no portfolio has a negative risk
-    below_mean = (
-        False  # whether it is a mean of squares of the returns below their mean
-    )
+    # whether it is a mean of squares of the returns below their mean
+    below_mean = False
     ordered = False  # whether the risk depends on the order of the periods
-    rounds: str | None = (
-        # how rounds over blocks of rows can add it up: by "sums", a "sample" or "rows"
-        None
-    )
+    # how rounds over blocks of rows can add it up: by "sums", a "sample" or "rows"
+    rounds: str | None = None
     # whether the outer function of `problem` is a single one, and not a mean over
     # periods
     single_outer = False

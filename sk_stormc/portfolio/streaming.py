@@ -222,9 +222,8 @@ def _by_moments(portfolio, returns, weights, task, expected):
     before, end = stream.at, stream.n + len(returns)
     for start, rows in blocks(returns, whole=False):
         p = None if weights is None else weights[start : start + len(rows)]
-        if (
-            p is not None and portfolio.half_life is None
-        ):  # with a half-life, periods of weight 0 still count as time
+        # with a half-life, periods of weight 0 still count as time
+        if p is not None and portfolio.half_life is None:
             rows, p, end = rows[p > 0], p[p > 0], end - int((p == 0).sum())
         stream = stream.plus(rows, p, end)
     _keep(portfolio, stream, returns.dtype)
@@ -273,20 +272,17 @@ def _keep(portfolio, stream, dtype):
     portfolio._keep("moments", result)
     portfolio._stream = stream
     portfolio.weights_ = w.astype(dtype, copy=False)
-    portfolio.dual_gap_ = (
-        stream.fit.gap if stream.fit is not None and stream.moments.exact else np.nan
-    )
+    proved = stream.fit is not None and stream.moments.exact
+    portfolio.dual_gap_ = stream.fit.gap if proved else np.nan
 
 
 def _warn_if_far(portfolio, stream):
     """Warn if the weights do not minimise the approximated objective, or if the
     approximation is poor."""
     if stream.thin or stream.shift > stream.moments.far:
-        why = (
-            "few rows made up the risk"
-            if stream.thin
-            else "the weights have moved far since many rows came"
-        )
+        why = "the weights have moved far since many rows came"
+        if stream.thin:
+            why = "few rows made up the risk"
         warn(
             f"{type(portfolio).__name__} knows the objective over the rows so far "
             f"roughly only, since {why}: earlier rows are approximated around the "

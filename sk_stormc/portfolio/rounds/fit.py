@@ -90,9 +90,8 @@ def refuse_ordered(measure):
 
 def rounds_method(portfolio, task):
     """The exact method by rounds, with the interface of a solver."""
-    goal = (
-        portfolio.objective if portfolio.max_risk is None else float(portfolio.max_risk)
-    )
+    goal, max_risk = portfolio.objective, portfolio.max_risk
+    goal = goal if max_risk is None else float(max_risk)
     tol = TOL if portfolio.tol is None else portfolio.tol
     name = "moments" if is_word(portfolio.solver, "moments") else "newton"
     return ExactMethod(

@@ -36,9 +36,8 @@ class Reader:
     benchmark: np.ndarray | None
     has_returns: bool  # whether the last table has the benchmark's returns
     total: float = 1.0  # of the weights
-    shift: np.ndarray | None = (
-        None  # added to the returns of each period, for forecasts of their means
-    )
+    # added to the returns of each period, for forecasts of their means
+    shift: np.ndarray | None = None
     own_shift: float = 0.0  # added to the benchmark's returns
 
     def __call__(self, start, X, *more):
