@@ -192,9 +192,8 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
             with naming("returns"):
                 if np.iscomplexobj(R):
                     raise ValueError("returns must be real numbers, got complex ones")
-                R = np.ascontiguousarray(
-                    R, dtype=None if np.asarray(R).dtype == np.float32 else np.float64
-                )
+                kept = np.asarray(R).dtype == np.float32
+                R = np.ascontiguousarray(R, dtype=None if kept else np.float64)
         if R.ndim != 2 or not R.size:
             raise ValueError(
                 f"returns must be of shape (n_periods, n_assets), got {R.shape}"

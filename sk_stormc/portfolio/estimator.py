@@ -33,7 +33,7 @@ from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.portfolio.rounds.fit import rounds_method, score_in_blocks, takes_rounds
 from sk_stormc.portfolio.rounds.rows import returns_lazily
 from sk_stormc.portfolio.streaming import streams_returns, update_weights
-from sk_stormc.utils.blocks import in_blocks, is_dask, without_rows
+from sk_stormc.utils.blocks import is_dask, without_rows
 from sk_stormc.utils.frames import rows_of
 from sk_stormc.utils.types import (
     ArrayLike,
@@ -373,12 +373,13 @@ class CompositionalPortfolio(CompositionalEstimator):
         measure = MEASURES[self.risk_measure].of(self)
         limits = IntegerLimits.of(self, n_assets, assets_of(X))
         by_rounds = limits is None and takes_rounds(solver, measure, returns)
-        if limits is not None and in_blocks(X):
+        in_memory = isinstance(returns, np.ndarray)
+        if limits is not None and not in_memory:
             raise ValueError(
                 f"{' and '.join(limits.names)} needs returns in memory, got "
                 f"{type(X).__name__}: load them"
             )
-        if not by_rounds and not isinstance(returns, np.ndarray):
+        if not (by_rounds or in_memory):
             check_finite_returns(X, returns)
         returns, weights, penalty = prepared(self, X, returns, sample_weight, by_rounds)
         problem = task = self._task(returns, weights, penalty)
@@ -532,8 +533,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         returns, weights = self._new_returns(X), self.weights_
         if self.benchmark is not None:
             weights = np.append(weights, weights.dtype.type(-1))
-        in_file = not (is_dask(X) or isinstance(returns, np.ndarray))
-        if is_dask(X) or (in_file and self.benchmark is not None):
+        in_memory = isinstance(returns, np.ndarray)
+        if not in_memory and (is_dask(X) or self.benchmark is not None):
             rows = rows_in_blocks(self, X, returns, sample_weight)
             return score_in_blocks(self, self._task(rows, None), weights)
         check_row_labels(sample_weight, X)
