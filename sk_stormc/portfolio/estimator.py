@@ -418,9 +418,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         "auto" and "moments" keep sums of products of returns (moments), of at most 2000
         assets. These determine the variance exactly. For the other measures they give a
         second-order approximation of the objective around the weights held when a
-        period arrived. At least the first 4096 periods are stored unchanged. "auto"
-        updates the weights whenever the number of periods has grown by about 1/128,
-        "moments" at the end of each chunk.
+        period arrived. At least the first 4096 periods are stored unchanged, and the
+        weights are those of `fit`. "auto" updates the weights whenever the number of
+        periods has grown by about 1/128, "moments" at the end of each chunk.
 
         Iterative solvers draw batches of their own. They start after about 600 periods.
         The first 512 of these determine the scale of the steps. Their ``loss_curve_``
@@ -511,9 +511,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         ``max_risk`` it is the mean return. Otherwise it uses the estimator's own
         risk_measure and risk_aversion, so it can compare solvers and constraints, but
         not values of risk_aversion; use `sharpe_ratio` for those. With a benchmark it
-        uses excess returns. The score of a fit that overflowed or diverged is -inf,
-        because its weights are still close to the initialization, whose utility may be
-        high by chance.
+        uses excess returns. It does not use `half_life`. The score of a fit that
+        overflowed or diverged is -inf, because its weights are still close to the
+        initialization, whose utility may be high by chance.
 
         Parameters
         ----------
