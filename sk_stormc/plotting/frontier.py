@@ -234,11 +234,6 @@ class FrontierDisplay:
         follower._check_parameters()
         follower.set_params(min_return=None)
         if estimator.objective == "ratio" or estimator.max_risk is not None:
-            if measure == "entropic":
-                raise ValueError(
-                    "objective='ratio' and max_risk need a risk apart from the mean "
-                    "return, got risk_measure='entropic'"
-                )
             follower.set_params(objective="utility", max_risk=None)
         follower.set_params(warm_start=True)
         n_assets = returns.shape[1]
