@@ -267,7 +267,7 @@ def maps(quick):
 
 def passes_of_fit(X, measure):
     """The numbers of passes over X, and over the returns of a portfolio."""
-    from sk_stormc.portfolio.rounds import Rows
+    from sk_stormc.portfolio.rounds.rows import Rows
     from sk_stormc.utils.blocks import LocalBlocks
 
     calls = []

@@ -152,8 +152,8 @@ WAYS = {
 }
 KINDS = [("variance", None), ("variance", "long_only"), ("semivariance", None),
     ("semivariance", "long_only"),
-         ("entropic", None), ("entropic", "long_only"), ("cvar", "long_only"), ("evar",
-         "long_only")]  # fmt: skip
+         ("entropic", None), ("entropic", "long_only"),
+         ("cvar", "long_only")]  # fmt: skip
 
 
 def correlated(quick):

@@ -218,17 +218,10 @@ class FrontierDisplay:
             "periods_per_year", periods_per_year, low=0, inclusive=False, words=(None,)
         )
         measure, max_risk = estimator.risk_measure, estimator.max_risk
-        rows = blocks(check_returns(X, ensure_min_samples=2))
+        rows = blocks(check_returns(X, least=2))
         returns = np.concatenate([block for _, block in rows], dtype=float)
         follower = clone(estimator)
         follower._check_parameters()
-        if measure == "entropic" and (
-            estimator.objective == "ratio" or max_risk is not None
-        ):
-            raise ValueError(
-                "objective='ratio' and max_risk need a risk apart from the mean "
-                "return, got risk_measure='entropic'"
-            )
         follower.set_params(
             objective="utility", max_risk=None, min_return=None, warm_start=True
         )

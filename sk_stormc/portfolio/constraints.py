@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 from scipy import sparse
+from scipy.linalg import block_diag
 
 from sk_stormc.core.penalties import L1, Box, Simplex, as_penalty
 from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
@@ -20,35 +21,27 @@ from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.utils.validation import as_numbers, check_number, is_real, is_word, short
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["penalty_of", "refuse_linear_constraints", "warn_of_no_constraint"]
-
-# parameters without a proximal operator
-FURTHER = (
-    "linear_constraints",
-    "groups",
-    "max_turnover",
-    "max_gross",
-    "min_return",
-    "benchmark",
-)
+__all__ = [
+    "held_now",
+    "penalty_of",
+    "refuse_linear_constraints",
+    "warn_of_no_constraint",
+]
 
 
 def penalty_of(portfolio, n_assets, columns):
     """The penalty with all constraints and costs of a `CompositionalPortfolio`, or
     None."""
     penalty = _with_proximal_operator(portfolio, n_assets, columns)
-    if any(getattr(portfolio, name) is not None for name in FURTHER):
-        penalty = _linearly_constrained(portfolio, penalty, n_assets, columns)
+    penalty = _linearly_constrained(portfolio, penalty, n_assets, columns)
     check_size(portfolio, penalty)
     return penalty
 
 
 def _with_proximal_operator(portfolio, n_assets, columns):
     """The penalty with bounds, budget, l1 norm and transaction costs, or None."""
-    constraint = portfolio.constraint
-    budget = portfolio.budget
-    l1 = portfolio.l1
-    l2 = portfolio.l2
+    constraint, budget = portfolio.constraint, portfolio.budget
+    l1, l2 = portfolio.l1, portfolio.l2
     check_number("l1", l1, low=0)
     check_number("budget", budget, words=(None,))
     long_only = is_word(constraint, "long_only")
@@ -90,10 +83,9 @@ def _bounds(constraint, n_assets, columns):
             "of low and high is one number for "
             "all assets, or an array, a dict or a Series with a number for each asset"
         )
-    low, high = constraint
-    return (
-        aligned("the lower bound of constraint", low, columns, n_assets),
-        aligned("the upper bound of constraint", high, columns, n_assets),
+    return tuple(
+        aligned(f"the {side} bound of constraint", bound, columns, n_assets)
+        for side, bound in zip(("lower", "upper"), constraint, strict=True)
     )
 
 
@@ -104,11 +96,9 @@ def _pairs_by_asset(constraint, n_assets):
     Two arrays or labelled values are not such pairs. Two lists for two assets may be,
     unless their entries would then be equal.
     """
-    kinds = (
-        (tuple, list)
-        if isinstance(constraint, (tuple, list))
-        else (tuple, list, np.ndarray)
-    )
+    kinds = (tuple, list)
+    if not isinstance(constraint, kinds):
+        kinds = (*kinds, np.ndarray)
     if len(constraint) != n_assets or not all(
         isinstance(pair, kinds) and len(pair) == 2 for pair in constraint
     ):
@@ -123,19 +113,17 @@ def _turnover(previous, cost, n_assets, columns):
         return None
     previous = held_now(previous, n_assets, columns)
     cost = aligned("transaction_cost", cost, columns, n_assets)
-    TradingCosts(previous, cost).check(n_assets)
-    return (previous, cost) if np.any(cost) else None
+    return (previous, cost) if TradingCosts(previous, cost).cost.any() else None
 
 
 def held_now(previous, n_assets, columns):
     """Return ``previous_weights`` as an array of shape (n_assets,). None means
     zeros."""
-    previous = aligned("previous_weights", previous, columns, n_assets)
-    previous = as_numbers(
-        "previous_weights", np.zeros(n_assets) if previous is None else previous
-    )
-    TradingCosts(previous, 0.0).check(n_assets)
-    return previous
+    if previous is None:
+        return np.zeros(n_assets)
+    held = TradingCosts(aligned("previous_weights", previous, columns, n_assets), 0.0)
+    held.check(n_assets)
+    return held.previous
 
 
 # Python's own filter for repeated warnings is reset by every use of
@@ -145,10 +133,9 @@ def warn_of_no_constraint():
     """Warn, once in a process, that only risk_aversion limits the weights."""
     warn(
         "CompositionalPortfolio has no constraint: only risk_aversion, in the inverse "
-        "unit of the returns, limits the "
-        "sum and the size of its weights. Set constraint='long_only', or bounds and "
-        "budget=1.0, for an ordinary "
-        "portfolio. This warning is raised once."
+        "unit of the returns, limits the sum and the size of its weights. Set "
+        "constraint='long_only', or bounds and budget=1.0, for an ordinary portfolio. "
+        "This warning is raised once."
     )
 
 
@@ -160,22 +147,16 @@ def check_size(portfolio, penalty):
     both proportional to the weights, the optimum is the empty portfolio or does not
     exist, and all multiples of a portfolio have the same ratio.
     """
-    ratio, within = portfolio.objective == "ratio", portfolio.max_risk is not None
-    least = (
-        is_real(portfolio.risk_aversion)
-        and portfolio.risk_aversion == np.inf
-        and not (ratio or within)
-    )
+    ratio = portfolio.objective == "ratio"
+    utility = not ratio and portfolio.max_risk is None
+    aversion = portfolio.risk_aversion
+    least = utility and is_real(aversion) and aversion == np.inf
     if not (least or ratio or MEASURES[portfolio.risk_measure].power == 1):
         return
-    bounded = False
+    bounded = False  # whether a term is not proportional to the weights
     if isinstance(penalty, LinearlyConstrained):
-        empty = np.zeros(penalty.n_assets)
-        if (
-            penalty.has_benchmark
-            or penalty.violation(empty) > 0
-            or (penalty.min_return or 0) > 0
-        ):
+        infeasible = penalty.violation(np.zeros(penalty.n_assets)) > 0
+        if penalty.has_benchmark or infeasible or (penalty.min_return or 0) > 0:
             return
         bounded, penalty = bool(penalty.norms()), penalty.penalty
     if isinstance(penalty, TradingCosts):
@@ -183,35 +164,34 @@ def check_size(portfolio, penalty):
             return
         bounded, penalty = True, penalty.box
     box = as_penalty(penalty).as_box()
-    bounds = np.broadcast_arrays(box.low, box.high)
-    empty = (bounds[0] <= 0).all() and (
-        bounds[1] >= 0
-    ).all()  # the empty portfolio is feasible
-    endless = (
-        all((np.isinf(bound) | (bound == 0)).all() for bound in bounds) and not bounded
-    )
-    if box.budget or not (empty if least else endless):
+    low, high = np.asarray(box.low), np.asarray(box.high)
+    if least:  # whether the empty portfolio is feasible
+        sizeless = (low <= 0).all() and (high >= 0).all()
+    else:
+        endless = [(np.isinf(bound) | (bound == 0)).all() for bound in (low, high)]
+        sizeless = all(endless) and not bounded
+    if box.budget or not sizeless:
         return
-    asked = f"risk_measure={portfolio.risk_measure!r}"
-    best = (
-        "the best portfolio is the empty portfolio or there is none, as return and "
-        "risk grow alike"
-    )
     if ratio:
         asked = "objective='ratio'"
         best = "all multiples of a portfolio have the same ratio"
     elif least:
         asked, best = "risk_aversion=inf", "the best portfolio is the empty portfolio"
+    else:
+        asked = f"risk_measure={portfolio.risk_measure!r}"
+        best = (
+            "the best portfolio is the empty portfolio or there is none, as return and "
+            "risk grow alike"
+        )
     raise ValueError(
         f"{asked} needs a constraint or a budget that sets the size of the portfolio, "
-        "such as "
-        f"constraint='long_only' or budget=1.0: without one {best}"
+        f"such as constraint='long_only' or budget=1.0: without one {best}"
     )
 
 
 def _linearly_constrained(portfolio, penalty, n_assets, columns):
     """The penalty with linear constraints, limits of norms, a least mean return and a
-    benchmark, if there are any."""
+    benchmark, if there are any: they have no proximal operator."""
     linear = linear_of(
         portfolio.linear_constraints, portfolio.groups, columns, n_assets
     )
@@ -224,17 +204,11 @@ def _linearly_constrained(portfolio, penalty, n_assets, columns):
         name: getattr(portfolio, name)
         for name in ("max_turnover", "max_gross", "min_return")
     }
-    if (
-        linear is None
-        and portfolio.benchmark is None
-        and all(limit is None for limit in limits.values())
-    ):
+    constraints = linear, portfolio.benchmark, *limits.values()
+    if all(part is None for part in constraints):
         return penalty
-    linear = (
-        Linear(np.zeros((0, n_assets)), np.zeros(0), np.zeros(0), [])
-        if linear is None
-        else linear
-    )
+    if linear is None:
+        linear = Linear(np.zeros((0, n_assets)), np.zeros(0), np.zeros(0), [])
     penalty = LinearlyConstrained(
         penalty, linear, previous, portfolio.benchmark is not None, **limits
     )
@@ -248,8 +222,7 @@ def refuse_linear_constraints(penalty, what, instead):
     if isinstance(penalty, LinearlyConstrained):
         raise ValueError(
             f"{what} cannot be used with {' and '.join(penalty.parameters())}, for "
-            "which there is no proximal "
-            f"operator: {instead}"
+            f"which there is no proximal operator: {instead}"
         )
 
 
@@ -261,45 +234,34 @@ def check_feasible(penalty):
     other.
     """
     n, linear, norms = penalty.n_assets, penalty.linear, penalty.norms()
-    feasible, m = FeasibleSet.of(penalty.penalty, n), len(linear.A)
-    # variables: w, the violation of each row, and for each limit of a norm |w - centre|
-    # and its violation
+    feasible, k = FeasibleSet.of(penalty.penalty, n), len(norms)
+    limits = [limit for _, limit in norms.values()]
+    names = [*linear.names, *(f"{name}={norms[name][1]:g}" for name in norms)]
     size = np.abs(linear.A).max(axis=1, initial=0.0)
-    size = np.where(size > 0, size, 1.0)
-    rows, rhs, index, _ = one_sided(
-        linear.A / size[:, None], linear.lower / size, linear.upper / size
-    )
-    one, none = sparse.eye_array(n), [None] * (2 * len(norms))
-    blocks = [[rows, -sparse.eye_array(m, format="csr")[index], *none]]
-    rhs = [rhs]
-    cost = [np.zeros(n), np.ones(m)]
-    for k, (centre, limit) in enumerate(norms.values()):
-        before, after = none[: 2 * k], none[2 * k + 2 :]
-        blocks += [[sign * one, None, *before, -one, None, *after] for sign in (1, -1)]
-        total = sparse.csr_array(np.ones((1, n))), sparse.csr_array([[-1.0]])
-        blocks.append([None, None, *before, *total, *after])
-        rhs += [centre, -centre, [limit]]
-        cost += [np.zeros(n), np.ones(1)]
-    cost = np.concatenate(cost)
+    size = np.r_[np.where(size > 0, size, 1.0), np.ones(k)]
+    # variables: w, |w - centre| for each norm, and the violation of each constraint
+    A = block_diag(linear.A, *np.ones((k, 1, n))) / size[:, None]
+    lower = np.r_[linear.lower, np.full(k, -np.inf)] / size
+    rows, rhs, index, _ = one_sided(A, lower, np.r_[linear.upper, limits] / size)
+    violations = sparse.eye_array(len(names), format="csr")[index]
+    blocks, rhs = [[rows, -violations]], [rhs]
+    for j, (centre, _) in enumerate(norms.values()):
+        one, distance = np.eye(n), np.eye(n, k * n, n * j)
+        blocks += [[np.hstack([sign * one, -distance]), None] for sign in (1, -1)]
+        rhs += [centre, -centre]
+    cost = np.r_[np.zeros(n + k * n), np.ones(len(names))]
     E, e = np.ones((int(feasible.budget is not None), n)), [feasible.budget]
     program = linear_program(cost, blocks, rhs, E, e, feasible.low, feasible.high)
     # HiGHS may miss several feasible constraints by its tolerance
     largest = 1.0 + np.abs(np.concatenate(rhs)).max(initial=0.0)
     if program.status != 0 or program.fun <= 10 * CONSTRAINT_TOLERANCE * largest:
         return
-    tight = np.abs(program.ineqlin.marginals) > PROGRAM_TOLERANCE
-    names = [linear.names[k] for k in index[tight[: len(index)]]]
-    of_norms = slice(len(index) + 2 * n, None, 2 * n + 1)
-    names += [
-        f"{name}={norms[name][1]:g}"
-        for name, at in zip(norms, tight[of_norms], strict=True)
-        if at
-    ]
-    missing = np.r_[program.x[n : n + m] * size, program.x[n + m :][n :: n + 1]]
+    tight = np.abs(program.ineqlin.marginals[: len(index)]) > PROGRAM_TOLERANCE
+    contradicting = dict.fromkeys(repr(names[row]) for row in sorted(index[tight]))
+    missing = program.x[-len(names) :] * size
     worst = int(np.argmax(missing))
     raise ValueError(
         f"{' and '.join(penalty.parameters())} must leave a portfolio, but with the "
-        "bounds and the budget no weights "
-        f"meet {' and '.join(map(repr, dict.fromkeys(names)))}: "
-        f"{[*linear.names, *norms][worst]!r} is missed by {missing[worst]:.3g} at least"
+        f"bounds and the budget no weights meet {' and '.join(contradicting)}: "
+        f"{names[worst]!r} is missed by {missing[worst]:.3g} at least"
     )

@@ -22,12 +22,7 @@ from sk_stormc.portfolio.iterative import conclude_iterative, run_iterative
 from sk_stormc.portfolio.labels import assets_of, check_row_labels, series_of
 from sk_stormc.portfolio.mean_risk import MeanRisk, check_confidence, check_order
 from sk_stormc.portfolio.metrics import has_failed
-from sk_stormc.portfolio.preparation import (
-    check_objective,
-    prepared,
-    prepared_rows,
-    rows_in_blocks,
-)
+from sk_stormc.portfolio.preparation import check_objective, prepared, rows_in_blocks
 from sk_stormc.portfolio.returns import (
     check_finite_returns,
     check_period_order,
@@ -35,14 +30,10 @@ from sk_stormc.portfolio.returns import (
     with_benchmark,
 )
 from sk_stormc.portfolio.risk import MEASURES
-from sk_stormc.portfolio.rounds import (
-    returns_lazily,
-    rounds_method,
-    score_in_blocks,
-    takes_rounds,
-)
+from sk_stormc.portfolio.rounds.fit import rounds_method, score_in_blocks, takes_rounds
+from sk_stormc.portfolio.rounds.rows import returns_lazily
 from sk_stormc.portfolio.streaming import streams_returns, update_weights
-from sk_stormc.utils.blocks import in_blocks, is_dask, without_rows
+from sk_stormc.utils.blocks import is_dask, without_rows
 from sk_stormc.utils.frames import rows_of
 from sk_stormc.utils.types import (
     ArrayLike,
@@ -374,7 +365,7 @@ class CompositionalPortfolio(CompositionalEstimator):
     def _fit(self, X, y=None, sample_weight=None, before=None):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         solver = self._make_solver()
-        returns = check_returns(X, lazy=True, finite=False, ensure_min_samples=2)
+        returns = check_returns(X, lazy=True, finite=False, least=2)
         columns_only = without_rows(X) if is_dask(X) else X
         # raises for invalid names before the run
         validate_data(copy.copy(self), columns_only, skip_check_array=True)
@@ -382,49 +373,32 @@ class CompositionalPortfolio(CompositionalEstimator):
         measure = MEASURES[self.risk_measure].of(self)
         limits = IntegerLimits.of(self, n_assets, assets_of(X))
         by_rounds = limits is None and takes_rounds(solver, measure, returns)
-        if limits is not None and in_blocks(X):
+        in_memory = isinstance(returns, np.ndarray)
+        if limits is not None and not in_memory:
             raise ValueError(
                 f"{' and '.join(limits.names)} needs returns in memory, got "
                 f"{type(X).__name__}: load them"
             )
-        if not by_rounds and not isinstance(returns, np.ndarray):
+        if not (by_rounds or in_memory):
             check_finite_returns(X, returns)
-        returns, weights, penalty = (prepared_rows if by_rounds else prepared)(
-            self, X, returns, sample_weight
-        )
+        returns, weights, penalty = prepared(self, X, returns, sample_weight, by_rounds)
         problem = task = self._task(returns, weights, penalty)
-        method = (
-            rounds_method(self, task)
-            if by_rounds
-            else exact_method(self, solver, task, limits)
-        )
         run, conclude = run_exact, conclude_exact
+        if by_rounds:
+            method = rounds_method(self, task)
+        else:
+            method = exact_method(self, solver, task, limits)
         if method is None:
+            run, conclude = run_iterative, conclude_iterative
             method = self._stepping_solver()
-            run = run_iterative
-            conclude = conclude_iterative
-            options = {
-                "sample_weight": weights,
-                "penalty": penalty,
-                "metric": "variance",
-            }
-            parameters = {"risk_aversion": self.risk_aversion} | vars(task.measure)
-            problem = task.measure.problem(
-                returns, risk_measure=self.risk_measure, **parameters, **options
-            )
-            if can_solve(task):
-                problem.advice = replace(
-                    problem.advice, instead="solver='auto', which is exact"
-                )
+            problem = self._problem(task, returns, weights)
             method.accept(problem)
         fit = Fit.of_data(self, method, X, y, before, sample_weight=sample_weight)
         result, weights, self.dual_gap_ = run(self, method, problem, fit)
         # stores the names and the number of the assets
         validate_data(self, columns_only, skip_check_array=True)
-        self.weights_, self._labels = (
-            weights[:n_assets].astype(dtype, copy=False),
-            assets_of(X),
-        )
+        self.weights_ = weights[:n_assets].astype(dtype, copy=False)
+        self._labels = assets_of(X)
         self._keep(getattr(method, "name", method), result, fit)
         fit.end()
         conclude(self, method, problem, result)
@@ -444,9 +418,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         "auto" and "moments" keep sums of products of returns (moments), of at most 2000
         assets. These determine the variance exactly. For the other measures they give a
         second-order approximation of the objective around the weights held when a
-        period arrived. At least the first 4096 periods are stored unchanged. "auto"
-        updates the weights whenever the number of periods has grown by about 1/128,
-        "moments" at the end of each chunk.
+        period arrived. At least the first 4096 periods are stored unchanged, and the
+        weights are those of `fit`. "auto" updates the weights whenever the number of
+        periods has grown by about 1/128, "moments" at the end of each chunk.
 
         Iterative solvers draw batches of their own. They start after about 600 periods.
         The first 512 of these determine the scale of the steps. Their ``loss_curve_``
@@ -484,8 +458,8 @@ class CompositionalPortfolio(CompositionalEstimator):
             before the chunk, and the chunk can be passed again.
         AttributeError
             For a solver that needs all periods ("newton", "lbfgs", checkpoints without
-            a size), and for tail risks with an iterative solver, because a batch has
-            too few periods of the tail.
+            a size), for "evar" and the measures listed after it, and for "cvar" with
+            an iterative solver, because a batch has too few periods of the tail.
 
         Warns
         -----
@@ -537,9 +511,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         ``max_risk`` it is the mean return. Otherwise it uses the estimator's own
         risk_measure and risk_aversion, so it can compare solvers and constraints, but
         not values of risk_aversion; use `sharpe_ratio` for those. With a benchmark it
-        uses excess returns. The score of a fit that overflowed or diverged is -inf,
-        because its weights are still close to the initialization, whose utility may be
-        high by chance.
+        uses excess returns. It does not use `half_life`. The score of a fit that
+        overflowed or diverged is -inf, because its weights are still close to the
+        initialization, whose utility may be high by chance.
 
         Parameters
         ----------
@@ -559,22 +533,18 @@ class CompositionalPortfolio(CompositionalEstimator):
         returns, weights = self._new_returns(X), self.weights_
         if self.benchmark is not None:
             weights = np.append(weights, weights.dtype.type(-1))
-        if is_dask(X):
-            return score_in_blocks(
-                self,
-                self._task(rows_in_blocks(self, X, returns, sample_weight), None),
-                weights,
-            )
-        check_row_labels("sample_weight", sample_weight, X)
+        in_memory = isinstance(returns, np.ndarray)
+        if not in_memory and (is_dask(X) or self.benchmark is not None):
+            rows = rows_in_blocks(self, X, returns, sample_weight)
+            return score_in_blocks(self, self._task(rows, None), weights)
+        check_row_labels(sample_weight, X)
         returns = with_benchmark(returns, self.benchmark, assets_of(X), rows_of(X))
         task = self._task(returns, sample_weight)
         if self.max_risk is not None:
             return float(task.mean @ weights)
-        return (
-            ratio_at(task, weights)
-            if self.objective == "ratio"
-            else -task.value(weights)
-        )
+        if self.objective == "ratio":
+            return ratio_at(task, weights)
+        return -task.value(weights)
 
     def named_weights(self) -> pd.Series:
         """Return ``weights_`` as a Series with the labels of the columns.
@@ -612,6 +582,22 @@ class CompositionalPortfolio(CompositionalEstimator):
             sample_weight,
             penalty,
         )
+
+    def _problem(self, task, returns, sample_weight):
+        """The objective as a compositional problem, for an iterative solver."""
+        problem = task.measure.problem(
+            returns,
+            risk_measure=self.risk_measure,
+            sample_weight=sample_weight,
+            penalty=task.penalty,
+            metric="variance",
+            **{"risk_aversion": self.risk_aversion} | vars(task.measure),
+        )
+        if can_solve(task):
+            problem.advice = replace(
+                problem.advice, instead="solver='auto', which is exact"
+            )
+        return problem
 
     def _check_parameters(self):
         super()._check_parameters()

@@ -32,9 +32,8 @@ def run_in_stages(run, solver, problem, x0):
         w = problem.weights_of(x)
         width = min(problem.first_width * problem.deviation(w) * 4.0**-k, width / 2)
         problem = problem.with_width(width)
-        with (
-            warnings.catch_warnings()
-        ):  # a stage need not converge; `warn_of_a_gap` warns for the whole fit
+        with warnings.catch_warnings():
+            # a stage need not converge; `warn_of_a_gap` warns for the whole fit
             warnings.simplefilter("ignore", ConvergenceWarning)
             result = run(_solver_of_stage(solver, done), problem, problem.start_at(w))
         done = result if done is None else joined(done, result)
@@ -52,50 +51,35 @@ def run_in_stages(run, solver, problem, x0):
             break
     finest = 1e-5 * size  # smaller gaps are rounding, whatever tol is
     gap = np.inf if gap < -finest else gap  # rounding errors of weights that diverge
-    good, reason = gap <= max(solver.tol * size, finest), done.stop_reason
-    if reason not in FINAL:
-        reason = (
-            StopReason.CONVERGED
-            if good
-            else reason
-            if reason in OUT_OF_BUDGET
-            else StopReason.MAX_ITER
-        )
-    last = done.n_iter, int(done.ifo[-1]), best_value
-    records = [
-        r
-        for r in zip(done.record_iterations, done.ifo, done.loss_curve, strict=True)
-        if r[1] < last[1]
-    ]
-    iterations, ifo, curve = map(np.array, zip(*records, last, strict=True))
-    best = {
-        "x": best_x,
-        "fun": best_value,
-        "loss_curve": curve,
-        "ifo": ifo,
-        "record_iterations": iterations,
-    }
-    return changed(done, stop_reason=reason, **best), gap
+    reason = done.stop_reason
+    if reason not in FINAL and gap <= max(solver.tol * size, finest):
+        reason = StopReason.CONVERGED
+    elif reason not in (*FINAL, *OUT_OF_BUDGET):
+        reason = StopReason.MAX_ITER
+    earlier = done.ifo < done.ifo[-1]  # the last record becomes the best point
+    result = changed(
+        done,
+        stop_reason=reason,
+        x=best_x,
+        fun=best_value,
+        loss_curve=np.append(done.loss_curve[earlier], best_value),
+        ifo=np.append(done.ifo[earlier], done.ifo[-1]),
+        record_iterations=np.append(done.record_iterations[earlier], done.n_iter),
+    )
+    return result, gap
 
 
 def warn_of_a_gap(result, gap, tol, instead):
     """Warn if the run has not converged: the gap is above tol."""
-    if result.stop_reason in (
-        StopReason.CONVERGED,
-        StopReason.INTERRUPTED,
-        StopReason.CALLBACK,
-    ):
+    if result.stop_reason in (StopReason.CONVERGED, StopReason.CALLBACK):
         return
-    part = (
-        f", which is a relative gap of {gap / abs(result.fun):.2g}"
-        if result.fun
-        else ""
-    )
+    part = ""
+    if result.fun:
+        part = f", which is a relative gap of {gap / abs(result.fun):.2g}"
     warn(
         f"CompositionalPortfolio has not converged: after {result.n_iter} iterations "
-        f"the objective {result.fun:.6g} "
-        f"may be above its minimum by up to {gap:.2g}{part}, where "
-        f"tol={tol:g} was asked for. Raise max_iter or "
+        f"the objective {result.fun:.6g} may be above its minimum by up to "
+        f"{gap:.2g}{part}, where tol={tol:g} was asked for. Raise max_iter or "
         f"tol{', or take ' * bool(instead)}{instead}.",
         ConvergenceWarning,
     )
@@ -104,16 +88,15 @@ def warn_of_a_gap(result, gap, tol, instead):
 def _solver_of_stage(solver, done):
     """The solver with the remaining budgets. Without budgets a full-batch stage has
     1000 iterations."""
-    stage = clone(solver)
-    if solver.max_iter is None and solver.max_ifo is None:
+    stage, max_iter, max_ifo = clone(solver), solver.max_iter, solver.max_ifo
+    if max_iter is None and max_ifo is None:
         full_batch = solver.batch_size is None or isinstance(solver.batch_size, str)
         return stage.set_params(max_iter=STAGE_ITERATIONS) if full_batch else stage
-    used = (0, 0) if done is None else (done.n_iter, int(done.ifo[-1]))
-    if solver.max_iter is not None:
-        left = max(1, solver.max_iter - used[0])
-        stage.set_params(max_iter=min(STAGE_ITERATIONS, left))
-    if solver.max_ifo is not None:
-        stage.set_params(max_ifo=max(1, solver.max_ifo - used[1]))
+    n_iter, ifo = (0, 0) if done is None else (done.n_iter, int(done.ifo[-1]))
+    if max_iter is not None:
+        stage.set_params(max_iter=min(STAGE_ITERATIONS, max(1, max_iter - n_iter)))
+    if max_ifo is not None:
+        stage.set_params(max_ifo=max(1, max_ifo - ifo))
     return stage
 
 
@@ -134,11 +117,10 @@ def _warm_start(portfolio, problem, fit):
             f"warm_start=True needs returns of the {len(portfolio.weights_)} assets "
             f"fitted before, got {n_assets}"
         )
-    last = vars(portfolio).get("_progress")
-    same = last is not None and last.runs and last.parameters == fit.progress.parameters
-    return problem.start_at(portfolio.weights_), last.runs[
-        -1
-    ].first_residual if same else None
+    last, residual = vars(portfolio).get("_progress"), None
+    if last is not None and last.runs and last.parameters == fit.progress.parameters:
+        residual = last.runs[-1].first_residual
+    return problem.start_at(portfolio.weights_), residual
 
 
 def run_iterative(portfolio, solver, problem, fit):
@@ -178,9 +160,8 @@ def conclude_iterative(portfolio, solver, problem, result):
     if result.stop_reason == StopReason.CONVERGED and tight and notable:
         warn(
             f"CompositionalPortfolio has converged to tol={tol:g}, but its objective "
-            f"{result.fun:.6g} may be above its "
-            f"minimum by up to {gap:.2g}, since some assets may be nearly "
-            "combinations of others. Add bounds or an l1 "
+            f"{result.fun:.6g} may be above its minimum by up to {gap:.2g}, since some "
+            "assets may be nearly combinations of others. Add bounds or an l1 "
             f"norm{', or take ' * bool(instead)}{instead}.",
             ConvergenceWarning,
         )

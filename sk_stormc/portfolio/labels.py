@@ -1,6 +1,8 @@
 """Alignment of labelled values with the columns and the rows of the returns."""
 
+from collections import Counter
 from collections.abc import Mapping
+from operator import itemgetter
 
 import numpy as np
 
@@ -14,7 +16,7 @@ __all__ = [
     "default_of",
     "listed",
     "refuse_no_match",
-    "rows_of_series",
+    "rows_of_benchmark",
     "series_of",
 ]
 
@@ -28,19 +30,13 @@ def assets_of(X):
 def _varying(labels):
     """Labels such as ("Close", "AAPL") without the levels that are the same for all of
     them."""
-    if not labels or not all(
-        isinstance(label, tuple) and len(label) == len(labels[0]) for label in labels
-    ):
+    lengths = {isinstance(label, tuple) and len(label) for label in labels or ()}
+    if len(lengths) != 1 or False in lengths:
         return labels
-    kept = [
-        k for k, level in enumerate(zip(*labels, strict=True)) if len(set(level)) > 1
-    ]
-    if not kept:  # a single column
-        return labels
-    return [
-        label[kept[0]] if len(kept) == 1 else tuple(label[k] for k in kept)
-        for label in labels
-    ]
+    levels = zip(*labels, strict=True)
+    kept = [k for k, level in enumerate(levels) if len(set(level)) > 1]
+    # none for a single column
+    return list(map(itemgetter(*kept), labels)) if kept else labels
 
 
 def by_label(value):
@@ -59,11 +55,8 @@ def aligned(name, value, columns, n_assets, extra=True):
     labels = labels if set(labels) & set(columns) else _varying(labels)
     _refuse_twice(name, "label or column of X", columns, labels)
     by_label = dict(zip(labels, values, strict=True))
-    assets = set(columns)
-    default = default_of(value)
-    missing = (
-        [] if default else [column for column in columns if column not in by_label]
-    )
+    assets, default = set(columns), default_of(value)
+    missing = [column for column in columns if not (default or column in by_label)]
     unknown = [label for label in labels if label not in assets]
     if missing or (unknown and not extra):
         wrong = [f"has nothing for {listed(missing)}"] * bool(missing)
@@ -72,8 +65,7 @@ def aligned(name, value, columns, n_assets, extra=True):
         )
         raise ValueError(
             f"{name} must have the columns of X as its labels, but "
-            f"{' and '.join(wrong)}. "
-            "An array without labels is taken by position"
+            f"{' and '.join(wrong)}. An array without labels is taken by position"
         )
     refuse_no_match(name, labels, assets)
     return np.array(
@@ -98,72 +90,68 @@ def default_of(value):
     )
 
 
-def rows_of_series(name, series, columns, n_assets, rows, n_rows):
-    """The values of a Series at the rows of X, or None if its labels are those of the
-    columns."""
+def rows_of_benchmark(series, columns, n_assets, rows, n_rows):
+    """The returns of a benchmark that is a Series at the rows of X, or None if its
+    labels are those of the columns."""
     labels = list(series.index)
     by_column = set(labels) == set(range(n_assets) if columns is None else columns)
     by_row = len(labels) == n_rows if rows is None else set(rows) <= set(labels)
     if by_column and by_row:
         raise ValueError(
-            f"{name} has labels that can be read as rows and as columns of X, here "
-            f"{listed(labels)}: use names for the "
-            "columns, or dates for the rows"
+            "benchmark has labels that can be read as rows and as columns of X, here "
+            f"{listed(labels)}: use names for the columns, or dates for the rows"
         )
     if by_column or (columns is not None and not set(columns).isdisjoint(labels)):
         return None
     if rows is None and not by_row:
         raise ValueError(
-            f"{name} is a Series of length {len(labels)}, which cannot be aligned "
+            f"benchmark is a Series of length {len(labels)}, which cannot be aligned "
             f"with X, whose {n_rows} rows have no "
             "labels: give X as a DataFrame with the same index"
         )
     if rows is None:
         return series.to_numpy()
-    _refuse_twice(name, "label", labels)
+    _refuse_twice("benchmark", "label", labels)
     place = {label: k for k, label in enumerate(labels)}
     if not by_row:
         missing = [label for label in dict.fromkeys(rows) if label not in place]
         raise ValueError(
-            f"{name} is a Series, which is aligned with the index of X, but has "
+            "benchmark is a Series, which is aligned with the index of X, but has "
             "nothing for the rows "
             f"{listed(missing)}. An array without labels is taken by position"
         )
     return series.to_numpy()[[place[label] for label in rows]]
 
 
-def check_row_labels(name, value, X):
-    """Raise a ValueError if a Series of values for the rows of X has their labels in
+def check_row_labels(sample_weight, X):
+    """Raise a ValueError if a Series of weights of the rows of X has their labels in
     another order."""
-    rows = rows_of(X) if is_series(value) else None
+    rows = rows_of(X) if is_series(sample_weight) else None
     if rows is None:
         return
-    labels = list(value.index)
+    labels = list(sample_weight.index)
     if len(labels) == len(rows) and labels != rows and set(labels) == set(rows):
-        k = next(
-            k
-            for k, (label, row) in enumerate(zip(labels, rows, strict=True))
-            if label != row
-        )
+        pairs = zip(labels, rows, strict=True)
+        label, row = next(pair for pair in pairs if pair[0] != pair[1])
         raise ValueError(
-            f"{name} must have its values in the order of the rows of X, but has the "
-            f"label {as_text(labels[k])} where "
-            f"X has {as_text(rows[k])}: use {name}.reindex(X.index)"
+            "sample_weight must have its values in the order of the rows of X, but has "
+            f"the label {as_text(label)} where X has {as_text(row)}: use "
+            "sample_weight.reindex(X.index)"
         )
 
 
 def _refuse_twice(name, what, *several):
-    twice = [label for labels in several for label in _repeated(labels)]
+    twice = [
+        label
+        for labels in several
+        for label, count in Counter(labels).items()
+        if count > 1
+    ]
     if twice:
         raise ValueError(
             f"{name} has labels, so that no {what} may be there twice, got "
             f"{listed(twice)}"
         )
-
-
-def _repeated(labels):
-    seen = set()
-    return [label for label in labels if label in seen or seen.add(label)]
 
 
 def _labels_and_values(value):

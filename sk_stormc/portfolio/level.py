@@ -72,11 +72,9 @@ class LevelProblem(PortfolioProblem):
         self.advice = replace(
             self.advice, batch_size=None, record_every=int(16 * 3 * self.n_inner)
         )
-        self._set_width(
-            self.own_width * self.deviation(self._equal_weights())
-            if width is None
-            else float(width)
-        )
+        if width is None:
+            width = self.own_width * self.deviation(self._equal_weights())
+        self._set_width(float(width))
 
     def _set_width(self, width):
         self.width = width
@@ -113,9 +111,8 @@ class LevelProblem(PortfolioProblem):
     def start_at(self, weights):
         """The point (w, s) with the best level s for w."""
         weights = np.asarray(weights, self.returns.dtype)
-        return np.append(weights, self.best_level(self._losses(weights))).astype(
-            self.returns.dtype
-        )
+        x = np.append(weights, self.best_level(self._losses(weights)))
+        return x.astype(self.returns.dtype)
 
     def value_at(self, weights):
         """The exact objective -mean <r_i, w> + lambda risk(w) + R(w), without
@@ -137,9 +134,8 @@ class LevelProblem(PortfolioProblem):
         w = np.zeros(self.n_assets, self.returns.dtype)
         if self.of_weights is not None and self.of_weights.project(w).any():
             return np.inf, None
-        return self.value_at(w), np.append(
-            w, w.dtype.type(max(self.lowest_level(), 0.0))
-        )
+        level = w.dtype.type(max(self.lowest_level(), 0.0))
+        return self.value_at(w), np.append(w, level)
 
     def typical_risk(self):
         """lambda times the risk of equal weights about their mean: the scale of
@@ -174,13 +170,9 @@ class LevelProblem(PortfolioProblem):
 
     def _weighted_blocks(self):
         """Blocks of the returns, with the weights of their periods."""
+        p = np.broadcast_to(self._period_weights(), self.n_inner)
         for start, rows in blocks(self.returns):
-            yield (
-                rows,
-                1 / self.n_inner
-                if self.weights is None
-                else self.weights[start : start + len(rows)],
-            )
+            yield rows, p[start : start + len(rows)]
 
     def _equal_weights(self):
         """Equal weights of sum 1, projected on the constraint. If the projection is 0,
@@ -212,9 +204,8 @@ class LevelProblem(PortfolioProblem):
         """The rows and their weights."""
         if draws is None:
             return self.returns, self._period_weights()
-        return self.returns.take(draws, 0, mode="clip"), (
-            1.0 if weights is None else weights
-        ) / len(draws)
+        weights = 1.0 if weights is None else weights
+        return self.returns.take(draws, 0, mode="clip"), weights / len(draws)
 
     # the level and the dual weights, from the losses of all periods in float64
 
@@ -274,12 +265,10 @@ def with_level(penalty, n_assets, lowest):
     solvers support it."""
     if penalty is None and lowest == -np.inf:
         return None
-    if penalty is None:
-        return Box(np.append(np.full(n_assets, -np.inf), lowest), np.inf)
+    penalty = Box(-np.inf, np.inf) if penalty is None else penalty
     if type(penalty) is Box and penalty.budget is None and not penalty.alpha:
-        low, high = (
-            np.broadcast_to(bound, n_assets) for bound in (penalty.low, penalty.high)
-        )
+        low = np.broadcast_to(penalty.low, n_assets)
+        high = np.broadcast_to(penalty.high, n_assets)
         return Box(np.append(low, lowest), np.append(high, np.inf))
     return OnWeights(penalty, n_assets, lowest)
 

@@ -1,9 +1,11 @@
 """Linear constraints of a portfolio: a matrix with limits, or text such as "tech +
 energy == 2 * bonds"."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from numbers import Integral, Real
 
 import numpy as np
@@ -11,7 +13,7 @@ from scipy import sparse
 
 from sk_stormc.portfolio.labels import aligned, default_of, refuse_no_match
 from sk_stormc.utils.frames import has_row_labels, is_series
-from sk_stormc.utils.validation import as_numbers, short
+from sk_stormc.utils.validation import as_numbers, is_list, short
 
 __all__ = ["Linear", "linear_of", "rows_of"]
 
@@ -24,8 +26,7 @@ _TOKEN = re.compile(
 )
 _RULE = (
     "expected sums of names, with numbers before them, compared by <=, >= or ==, such "
-    "as 'equity <= 0.6', "
-    "'0.1 <= tech + energy <= 0.5' or 'tech == 2 * energy'"
+    "as 'equity <= 0.6', '0.1 <= tech + energy <= 0.5' or 'tech == 2 * energy'"
 )
 
 
@@ -51,20 +52,16 @@ def rows_of(text, coefficients, n_assets):
         raise _wrong(text, "no comparison")
     starts, ends = [-1, *places], [*places, len(tokens)]
     sides = [tokens[a + 1 : b] for a, b in zip(starts, ends, strict=True)]
-    if not all(
-        any(kind == "name" for kind, _ in pair)
-        for pair in map(list.__add__, sides[:-1], sides[1:])
-    ):
+    named = [any(kind == "name" for kind, _ in side) for side in sides]
+    if (False, False) in pairwise(named):
         raise _wrong(text, "a comparison without a name")
     sums = [_sum(text, side, coefficients, n_assets) for side in sides]
     rows = []
-    for (left, constant), (right, other), place in zip(
-        sums[:-1], sums[1:], places, strict=True
-    ):
-        row, limit, sign = left - right, other - constant, tokens[place][1]
-        rows.append(
-            (row, -np.inf if sign == "<=" else limit, np.inf if sign == ">=" else limit)
-        )
+    for k, place in enumerate(places):
+        (left, constant), (right, other), sign = sums[k], sums[k + 1], tokens[place][1]
+        limit = other - constant
+        lower = -np.inf if sign == "<=" else limit
+        rows.append((left - right, lower, np.inf if sign == ">=" else limit))
     return rows
 
 
@@ -83,38 +80,34 @@ def _tokens(text):
 
 def _sum(text, tokens, coefficients, n_assets):
     """The coefficients and the constant of one side of a comparison."""
-    row, constant, k = np.zeros(n_assets), 0.0, 0
+    row, constant, terms = np.zeros(n_assets), 0.0, []
     if not tokens:
         raise _wrong(text, "nothing beside a comparison")
-    while k < len(tokens):
-        factor, name = 1.0, None
-        if tokens[k][0] == "sign":
-            factor, k = -1.0 if tokens[k][1] == "-" else 1.0, k + 1
-        elif k:
-            raise _wrong(text, f"{tokens[k][1]!r} without a sign before it")
-        parts = [tokens[k] if k < len(tokens) else ("end", "")]
-        if k + 2 < len(tokens) and tokens[k + 1][0] == "times":
-            parts.append(tokens[k + 2])
-        for kind, value in parts:
-            if kind == "number":
-                factor *= float(value)
-            elif kind == "name" and name is None:
-                name = value
-            else:
-                raise _wrong(text, repr(value) if value else "the end after a sign")
-        k += 2 * len(parts) - 1
-        if name is None:
+    for kind, value in tokens:  # a sign before each term, but the first
+        if kind == "sign" or not terms:
+            terms.append([])
+        terms[-1].append((kind, value))
+    for term in terms:
+        sign = -1.0 if term[0] == ("sign", "-") else 1.0
+        parts = term[term[0][0] == "sign" :]
+        kinds = [kind for kind, _ in parts]
+        factors = [float(value) for kind, value in parts if kind == "number"]
+        names = [value for kind, value in parts if kind == "name"]
+        product = kinds[1:2] in ([], ["times"]) and len(kinds) in (1, 3)
+        if not product or len(names) > 1 or len(factors + names) != len(kinds[::2]):
+            raise _wrong(text, f"{term[-1][1]!r} at the end of a term")
+        factor = sign * math.prod(factors)
+        if not names:
             constant += factor
-        elif name not in coefficients:
-            shown = ", ".join(map(repr, list(coefficients)[:12])) + (
-                " and others" if len(coefficients) > 12 else ""
-            )
+        elif names[0] not in coefficients:
+            known = [repr(name) for name in coefficients]
+            shown = ", ".join(known[:12]) + " and others" * (len(known) > 12)
             raise ValueError(
-                f"linear_constraints must be about assets and groups, got {name!r} in "
-                f"{text!r}: known are {shown}"
+                f"linear_constraints must be about assets and groups, got {names[0]!r} "
+                f"in {text!r}: known are {shown}"
             )
         else:
-            row = row + factor * coefficients[name]
+            row = row + factor * coefficients[names[0]]
     return row, constant
 
 
@@ -144,63 +137,50 @@ def linear_of(value, groups, columns, n_assets):
     None."""
     labels = list(range(n_assets)) if columns is None else columns
     sums = _groups(groups, labels)
-    if value is None or isinstance(value, Linear):
-        return value
+    if value is None:
+        return None
     if isinstance(value, str):
         value = [value]
-    if (
-        isinstance(value, (list, tuple, np.ndarray))
-        and len(value)
-        and all(isinstance(text, str) for text in value)
-    ):
+    several = isinstance(value, (list, tuple, np.ndarray)) and len(value)
+    if several and all(isinstance(text, str) for text in value):
         return _of_texts(value, sums, labels)
-    if (
-        not isinstance(value, (list, tuple))
-        or len(value) != 3
-        or isinstance(value[0], str)
-    ):
+    if not is_list(value) or len(value) != 3 or isinstance(value[0], str):
         raise ValueError(f"{EXPECTED}, got {short(value)}")
     A, lower, upper = value
     return _of_matrix(A, lower, upper, columns, n_assets)
 
 
 def _of_texts(texts, groups, labels):
-    assets = {
-        str(label): row for label, row in zip(labels, np.eye(len(labels)), strict=True)
-    }
+    assets = dict(zip(map(str, labels), np.eye(len(labels)), strict=True))
     both = [name for name in groups if name in assets]
     if both:
         raise ValueError(
             f"groups must not have the name of an asset, got {both[0]!r}, which is both"
         )
-    rows = [
-        (*row, str(text))
-        for text in texts
-        for row in rows_of(str(text), groups | assets, len(labels))
-    ]
-    empty = [
-        name for row, low, high, name in rows if not row.any() and not low <= 0 <= high
-    ]
-    if empty:
-        raise ValueError(
-            "linear_constraints cannot be met: X has none of the assets that "
-            f"{empty[0]!r} is about"
-        )
-    rows = [(row, *rest) for row, *rest in rows if row.any()]
+    rows = []
+    for text in map(str, texts):
+        for row, lower, upper in rows_of(text, groups | assets, len(labels)):
+            if row.any():
+                rows.append((row, lower, upper, text))
+            elif not lower <= 0 <= upper:
+                raise ValueError(
+                    "linear_constraints cannot be met: X has none of the assets that "
+                    f"{text!r} is about"
+                )
     if not rows:
         return None
-    A, lower, upper, names = zip(*rows, strict=True)
-    return Linear(np.array(A), np.array(lower), np.array(upper), list(names))
+    *parts, names = zip(*rows, strict=True)
+    return Linear(*map(np.array, parts), list(names))
 
 
 def _of_matrix(A, lower, upper, columns, n_assets):
     names = None
     if has_row_labels(A):
-        names = [str(name) for name in A.index]
-        rows = (
-            (f"row {name!r} of linear_constraints", row) for name, row in A.iterrows()
-        )
-        A = np.array([aligned(name, row, columns, n_assets) for name, row in rows])
+        names, rows = [str(name) for name in A.index], []
+        for name, row in A.iterrows():
+            what = f"row {name!r} of linear_constraints"
+            rows.append(aligned(what, row, columns, n_assets))
+        A = np.array(rows)
     A = as_numbers("linear_constraints", A.toarray() if sparse.issparse(A) else A)
     A = A[None] if A.ndim == 1 else A
     if A.ndim != 2 or A.shape[1] != n_assets:
@@ -212,15 +192,10 @@ def _of_matrix(A, lower, upper, columns, n_assets):
         raise ValueError(
             f"A of linear_constraints must be finite, got {short(A[~np.isfinite(A)])}"
         )
-    names = (
-        [f"row {k} of linear_constraints" for k in range(len(A))]
-        if names is None
-        else names
-    )
-    lower, upper = (
-        _limit(side, limit, len(A))
-        for side, limit in (("lower", lower), ("upper", upper))
-    )
+    if names is None:
+        names = [f"row {k} of linear_constraints" for k in range(len(A))]
+    lower = _limit("lower", lower, len(A))
+    upper = _limit("upper", upper, len(A))
     wrong = np.flatnonzero((lower > upper) | (lower == np.inf) | (upper == -np.inf))
     if wrong.size:
         k = wrong[0]
@@ -280,31 +255,29 @@ def _kinds(groups, labels):
         return []
     if has_row_labels(groups):  # a table of assets by kinds of groups, or its transpose
         assets = {str(label) for label in labels}
-        turned = sum(str(name) in assets for name in groups.columns) > sum(
-            str(name) in assets for name in groups.index
+        in_columns, in_rows = (
+            sum(str(name) in assets for name in names)
+            for names in (groups.columns, groups.index)
         )
-        table = groups.T if turned else groups
-        kinds = [
-            dict(zip(table.index, table[name], strict=True)) for name in table.columns
-        ]
-        return [row for kind in kinds for row in _kinds(kind, labels)]
+        table = groups.T if in_columns > in_rows else groups
+        return [row for name in table for row in _kinds(table[name], labels)]
     if is_series(groups):
         groups = dict(zip(groups.index, groups.to_numpy(), strict=True))
     if isinstance(groups, Mapping):
         assets, default = set(labels), default_of(groups)
         refuse_no_match("groups", list(groups), assets)
-        others = [groups[label] for label in groups if label not in assets]
         names = [
-            groups[label] if label in groups else default and default()
-            for label in labels
-        ] + others
-        several = [
-            list(n) if isinstance(n, (list, tuple, np.ndarray)) else [n] for n in names
+            (j, groups[label] if label in groups else default and default())
+            for j, label in enumerate(labels)
         ]
-        numbers = [*range(len(labels)), *[None] * len(others)]
+        names += [(None, groups[label]) for label in groups if label not in assets]
+        several = [
+            (j, n if isinstance(n, (list, tuple, np.ndarray)) else [n])
+            for j, n in names
+        ]
         return [
-            [(j, n[k]) for j, n in zip(numbers, several, strict=True) if k < len(n)]
-            for k in range(max(map(len, several)))
+            [(j, n[k]) for j, n in several if k < len(n)]
+            for k in range(max(len(n) for _, n in several))
         ]
     table = np.asarray(groups, dtype=object)
     table = table[None] if table.ndim == 1 else table

@@ -79,9 +79,8 @@ class RiskInBlocks(NamedTuple):
     # slope(y, p) is the part of the subgradient for the returns y of a block, of
     # weights p
     slope: Callable
-    kink: float | None = (
-        None  # the return at which a piecewise linear risk changes its slope
-    )
+    # the return at which a piecewise linear risk changes its slope
+    kink: float | None = None
 
 
 class Measure:
@@ -96,20 +95,14 @@ class Measure:
     # degree of homogeneity: the risk of k w is k**power times that of w; 0 if it is not
     # homogeneous
     power = 1
-    shift: float | None = (
-        # change of the risk if the return of each period grows by 1; None if not a
-        # constant
-        0.0
-    )
+    # change of the risk if the return of each period grows by 1; None if not a constant
+    shift: float | None = 0.0
     nonnegative = True  # whether no portfolio has a negative risk
-    below_mean = (
-        False  # whether it is a mean of squares of the returns below their mean
-    )
+    # whether it is a mean of squares of the returns below their mean
+    below_mean = False
     ordered = False  # whether the risk depends on the order of the periods
-    rounds: str | None = (
-        # how rounds over blocks of rows can add it up: by "sums", a "sample" or "rows"
-        None
-    )
+    # how rounds over blocks of rows can add it up: by "sums", a "sample" or "rows"
+    rounds: str | None = None
     # whether the outer function of `problem` is a single one, and not a mean over
     # periods
     single_outer = False
@@ -147,9 +140,8 @@ class Measure:
 
     def objective(self, task, w):
         """The objective of a `MeanRisk` at the weights w, without penalty."""
-        return task.risk_weight * self.value(
-            task.returns_of(w), task.p
-        ) - task.return_weight * float(task.mean @ w)
+        risk = self.value(task.returns_of(w), task.p)
+        return task.risk_weight * risk - task.return_weight * float(task.mean @ w)
 
     def unbounded_below(self, task):
         """Whether the objective of a `MeanRisk` has no lower bound, or None if this is
@@ -183,10 +175,9 @@ class MeanRisk:
     linear: np.ndarray | None = None  # the risk is the measure's plus linear @ w
 
     def __post_init__(self):
-        only_risk = self.risk_aversion == np.inf
-        self.return_weight, self.risk_weight = (
-            (0.0, 1.0) if only_risk else (1.0, self.risk_aversion)
-        )
+        self.return_weight, self.risk_weight = 1.0, self.risk_aversion
+        if self.risk_aversion == np.inf:
+            self.return_weight, self.risk_weight = 0.0, 1.0
         # numbers of components, for the count of oracle calls
         self.n_inner = len(self.returns)
         self.n_outer = 1 if self.measure.single_outer else self.n_inner

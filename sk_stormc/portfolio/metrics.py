@@ -140,14 +140,15 @@ class _SharpeScorer:
             return -math.inf
         riskless = self.risk_free
         if isinstance(riskless, str):
-            if riskless not in (columns_of(X) or []):
-                available = (
-                    "an array without names"
-                    if columns_of(X) is None
-                    else f"columns {columns_of(X)[:10]}"
+            columns = columns_of(X)
+            if riskless not in (columns or []):
+                available = "an array without names"
+                if columns is not None:
+                    available = f"columns {columns[:10]}"
+                raise ValueError(
+                    "risk_free must be a number or the name of a column of X, got "
+                    f"{riskless!r} and {available}"
                 )
-                expected = "risk_free must be a number or the name of a column of X"
-                raise ValueError(f"{expected}, got {riskless!r} and {available}")
             riskless = np.asarray(X[riskless], dtype=float)
         return math.sqrt(self.periods_per_year) * _ratio(
             np.asarray(estimator.predict(X)), riskless

@@ -8,7 +8,7 @@ of products) and dropped.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
 from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
 from sk_stormc.portfolio.exact.quadratic import solve_quadratic
 from sk_stormc.portfolio.mean_risk import MeanRisk
+from sk_stormc.portfolio.moments import Moments
 from sk_stormc.portfolio.sums import BLOCK_ROWS, Sums
 
 __all__ = ["MomentStream"]
@@ -23,6 +24,9 @@ __all__ = ["MomentStream"]
 # effective rows per asset below which moments that only approximate the risk, and
 # unbounded weights that they determine, are unreliable
 RELIABLE_ROWS = 5
+# relative squared change of the weights that ends the iterations by moments that only
+# approximate the risk
+NEAR = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,22 +38,20 @@ class MomentStream:
     in the stream.
     """
 
-    moments: object  # of the rows that were dropped
-    penalty: object
+    task: MeanRisk  # the objective; its returns are not used
+    moments: Moments  # of the rows that were dropped
     # of the last scheduled update; rows are added to the moments around them
     weights: np.ndarray
-    start: np.ndarray
-    half_life: float = math.inf
+    rows: np.ndarray  # that are still stored
+    p: np.ndarray  # their weights
+    least: int  # number of rows from which the objective has a minimum
+    half_life: float
     # whether the weights reported at the end of a chunk use its rows after the last
     # scheduled one
-    each: bool = False
+    each: bool
     origin: np.ndarray | None = None  # the first row, which is subtracted from all rows
-    expected: np.ndarray | None = (
-        None  # means of the assets in place of those of the rows
-    )
-    # the rows that are still stored
-    rows: np.ndarray | None = field(default=None, repr=False)
-    p: np.ndarray | None = field(default=None, repr=False)  # their weights
+    # means of the assets in place of those of the rows
+    expected: np.ndarray | None = None
     # number of rows that are kept before the first are added to the moments
     opening: int = 4096
     n: int = 0  # number of rows so far
@@ -66,50 +68,47 @@ class MomentStream:
     # `size`
     shift: float = 0.0
     records: tuple = ()  # row and objective of each scheduled update
-    around: Sums | None = (
-        None  # sums of the weights around which rows were added to the moments
-    )
-    least: int = 0  # the value of `enough`, once there is a row
+    # sums of the weights around which rows were added to the moments
+    around: Sums | None = None
 
-    def plus(self, rows, p=None, end=None):
+    @classmethod
+    def of(cls, task, start, half_life, each):
+        """The stream before its first row."""
+        n, moments = len(start), task.measure.moments.none(task)
+        feasible = FeasibleSet.of(task.penalty, n)
+        ends = np.isfinite(feasible.low).all(), np.isfinite(feasible.high).all()
+        if all(ends) or (feasible.budget is not None and any(ends)):
+            least = 2  # the weights are bounded
+        else:
+            least = n + 2 if moments.exact else RELIABLE_ROWS * n
+        rows = np.zeros((0, n)), np.zeros(0)
+        return cls(task, moments, start, *rows, least, half_life, each)
+
+    def plus(self, rows, p, end):
         """The stream after rows of weights p, with updated weights. The chunk ends at
-        row ``end``, or with the rows."""
-        end, stream = self.n + len(rows) if end is None else end, self
-        last = end if self.each else self._milestone(end)
+        row ``end``."""
         if not len(rows):
             return self
-        if stream.origin is None:
-            empty = {"rows": np.zeros((0, rows.shape[1])), "p": np.zeros(0)}
-            stream = replace(
-                stream, origin=rows[0].astype(float), least=self._least(), **empty
-            )
-        at = 0
+        last, stream, at = end if self.each else self._milestone(end), self, 0
+        p = np.ones(len(rows)) if p is None else p.astype(float)
+        if self.origin is None:
+            stream = replace(self, origin=rows[0].astype(float))
         while at < len(rows):
-            stop = min(stream._room(), len(rows) - at)  # rows
+            some = slice(at, at + stream._room())
             # a data frame's rows are not contiguous
-            new = np.ascontiguousarray(rows[at : at + stop] - stream.origin)
-            new_p = np.ones(stop) if p is None else p[at : at + stop].astype(float)
-            before = stream.n
+            new = np.ascontiguousarray(rows[some] - stream.origin)
+            before, at = stream.n, at + len(new)
             stream = replace(
                 stream,
-                rows=np.concatenate([stream.rows, new]) if len(stream.rows) else new,
-                p=np.concatenate([stream.p, new_p]),
-                n=before + stop,
+                rows=np.concatenate([stream.rows, new]),
+                p=np.concatenate([stream.p, p[some]]),
+                n=before + len(new),
             )
             stream = stream._renewed_within(before)
             if before < last <= stream.n:
                 stream = stream._reported(last)
-            if stream._room() == 0:
-                # twenty effective rows per asset are kept before the first are added
-                # to the moments, if they fit in 16 MB
-                few = not stream._gone() and (
-                    stream.counting(stream.weights) < 20 * rows.shape[1]
-                )
-                if few and 2 * stream.rows.size <= 2**21:
-                    stream = replace(stream, opening=2 * stream.opening)
-                else:
-                    stream = stream._put_away()
-            at += stop
+            if not stream._room():
+                stream = stream._with_room()
         return stream
 
     # schedule
@@ -147,7 +146,10 @@ class MomentStream:
                 due = max(due, stream.n if not stream._room() else stream.n + 1)
             if not before < due <= stream.n:
                 return stream
-            stream = stream._renewed(due)
+            fit, stream = stream._settled(due), replace(stream, renewed=due)
+            if fit is not None:
+                records = (*stream.records, (due, fit.value))
+                stream = replace(stream, weights=fit.weights, records=records)
 
     # weights and objective
 
@@ -166,180 +168,124 @@ class MomentStream:
         if self.half_life < math.inf:
             p = p * 0.5 ** (np.arange(count)[::-1] / self.half_life)
         elif (p == 1).all():
-            p = None
-        if p is not None and not p.all():
-            rows, p = rows[p > 0], p[p > 0]
-        return rows, p
+            return rows, None
+        return rows[p > 0], p[p > 0]
 
     def _settled(self, stop):
         """The optimal weights for all rows up to row ``stop``, or None if there are too
         few rows."""
         counted = self.counted + np.count_nonzero(self.p[: stop - self._gone()])
-        if counted < self.enough():
+        if counted < self.least:
             return None
-        if self._is_whole():
-            return self._exact(stop)
-        # the relative squared change of the weights that ends the iterations; moments
-        # are rough
-        near = 1e-2 if self._gone() else 1e-6
+        if self.moments.exact:
+            moments = self._known(stop, self.weights)
+            fit = self._minimised(moments, self.weights)
+            return replace(fit, value=self._value(moments, fit.weights))
+        return self._approximate(stop) if self._gone() else self._exact(stop)
+
+    def _exact(self, stop):
+        """The optimal weights for all rows up to row ``stop``, which are still stored,
+        by Newton's method."""
+        (rows, p), task, added = self._there(stop), self.task, self.origin
+        if self.expected is not None:
+            added = self.expected - np.average(rows, axis=0, weights=p)
+        task = MeanRisk.of(
+            rows + added, task.measure, task.risk_aversion, p, task.penalty
+        )
+        return solve_portfolio(task, self._feasible(self.weights))
+
+    def _approximate(self, stop):
+        """The optimal weights for all rows up to row ``stop``, by moments in which the
+        stored rows are added around the weights of the iteration before."""
         w, value = self.weights, math.inf
-        if (
-            not self._gone() and not self.moments.exact
-        ):  # an earlier update on few rows may be far from the optimum
-            w = min((self.start, w), key=lambda w: self._value_of(stop, w))
         before = w
-        endless = self.enough() > 2 and not self.moments.exact and not self._gone()
         for _ in range(20):
             moments = self._known(stop, w)
             now, halved = self._value(moments, w), 0
-            far = endless and w is not before and self._count(moments, stop, w) < len(w)
-            # backtracking
-            while (far or not now <= value + 1e-12 * abs(value)) and halved < 10:
+            while not now <= value + 1e-12 * abs(value) and halved < 10:
                 w, halved = 0.5 * (w + before), halved + 1
                 moments = self._known(stop, w)
                 now = self._value(moments, w)
-                # a portfolio with hardly any loss in the data
-                far = endless and self._count(moments, stop, w) < len(w)
             before, value = w, now
-            fit = moments.minimised(self._solver(moments, w), w)
+            fit = self._minimised(moments, w)
             w, way = fit.weights, fit.weights - before
-            if moments.exact or way @ moments.matrix() @ way <= near * (
-                w @ moments.matrix() @ w
-            ):
-                break
-        else:
-            fit, w = replace(fit, weights=before, gap=math.inf), before
-        return replace(fit, value=self._value(moments, w))
+            if way @ moments.matrix() @ way <= NEAR * (w @ moments.matrix() @ w):
+                return replace(fit, value=self._value(moments, w))
+        return replace(fit, weights=before, value=value, gap=math.inf)
 
-    def _is_whole(self):
-        """Whether a tail risk is minimised exactly, as its quadratic approximations may
-        not converge."""
-        # with more assets it would take seconds at each update
-        few = len(self.weights) <= 500 and self.enough() == 2
-        return few and self.moments.measure is not None and not self._gone()
+    def _minimised(self, moments, w):
+        """The minimiser of the objective by some moments, starting from w."""
 
-    def _exact(self, stop):
-        """The optimal weights for all rows up to row ``stop``, by Newton's method."""
-        moments, (rows, p) = self.moments, self._there(stop)
-        aversion = moments.risk_weight if moments.return_weight else math.inf
-        added = (
-            self.origin
-            if self.expected is None
-            else self.expected - np.average(rows, axis=0, weights=p)
-        )
-        task = MeanRisk.of(rows + added, moments.measure, aversion, p, self.penalty)
-        start = (
-            self.weights if self.penalty is None else self.penalty.project(self.weights)
-        )
-        return solve_portfolio(task, start)
+        def solve(expected_return, matrix):
+            mean = expected_return + moments.earned * self._added(moments)
+            return solve_quadratic(mean, matrix, self.task.penalty, self._feasible(w))
+
+        return moments.minimised(solve, w)
+
+    def _feasible(self, w):
+        """The weights, projected on the constraint."""
+        return w if self.task.penalty is None else self.task.penalty.project(w)
 
     def _added(self, moments):
         """What is added to each row, so that the rows have the means of the returns, or
         the expected ones."""
         return self.origin if self.expected is None else self.expected - moments.mean
 
-    def _solver(self, moments, w):
-        """A function that solves a quadratic program. Each call starts from the
-        solution of the last call."""
-
-        def solve(expected_return, matrix):
-            nonlocal w
-            start = w if self.penalty is None else self.penalty.project(w)
-            mean = expected_return + moments.earned * self._added(moments)
-            fit = solve_quadratic(mean, matrix, self.penalty, start)
-            w = fit.weights
-            return fit
-
-        return solve
-
-    def _value_of(self, stop, w):
-        value = self._value(self._known(stop, w), w)
-        return value if math.isfinite(value) else math.inf
-
     def _value(self, moments, w):
         value = moments.value(w) - moments.earned * float(self._added(moments) @ w)
-        return value if self.penalty is None else value + self.penalty.value(w)
-
-    def enough(self):
-        """The number of rows from which the objective has a minimum: two, or more than
-        assets for unbounded weights."""
-        return self.least or self._least()
-
-    def _least(self):
-        n = len(self.weights)
-        feasible = FeasibleSet.of(self.penalty, n)
-        below, above = np.isfinite(feasible.low).all(), np.isfinite(feasible.high).all()
-        compact = (below and above) or (
-            feasible.budget is not None and (below or above)
-        )
-        return 2 if compact else n + 2 if self.moments.exact else RELIABLE_ROWS * n
-
-    def counting(self, w):
-        """The effective number of stored rows that determine the risk, which is small
-        for some measures."""
-        if self.moments.exact or not w.any():
-            return math.inf if self.moments.exact else 0.0
-        return self._count(self._known(self.n, w), self.n, w)
-
-    def _count(self, moments, stop, w):
-        there = slice(stop - self._gone())
-        weights = moments.counts(self.rows[there], w) * self.p[there]
-        return float(weights.sum() ** 2 / max(weights @ weights, 1e-300))
-
-    def _shift(self, moments, w):
-        if self.around is None or moments.exact:
-            return 0.0
-        way, matrix = w - self.around.mean, moments.matrix()
-        if not w.any():
-            return math.inf
-        square = (
-            np.vdot(matrix, self.around.scatter) / self.around.weight
-            + way @ matrix @ way
-        )
-        return float(square / moments.size(w))
-
-    def _renewed(self, stop):
-        fit = self._settled(stop)
-        if fit is None:
-            return replace(self, renewed=stop)
-        return replace(
-            self,
-            weights=fit.weights,
-            renewed=stop,
-            records=(*self.records, (stop, fit.value)),
-        )
+        penalty = self.task.penalty
+        return value if penalty is None else value + penalty.value(w)
 
     def _reported(self, stop):
         fit = self._settled(stop)
         if fit is None:
             return self
-        equal, w = np.full(len(fit.weights), 1 / len(fit.weights)), fit.weights
-        equal = equal if self.penalty is None else self.penalty.project(equal)
+        w, shift = fit.weights, 0.0
+        equal = self._feasible(np.full(len(w), 1 / len(w)))
         moments = self._known(stop, w)
-        risk = moments.risk_weight * float(w @ moments.matrix() @ w)
-        gained = max(self._value(moments, equal) - fit.value, risk)
-        return replace(
-            self, fit=fit, at=stop, gained=gained, shift=self._shift(moments, w)
+        matrix = moments.matrix()
+        square = float(w @ matrix @ w)
+        gained = max(
+            self._value(moments, equal) - fit.value, moments.risk_weight * square
         )
+        if self.around is not None and not moments.exact:
+            way, spread = w - self.around.mean, self.around.covariance()
+            change = float(np.vdot(matrix, spread) + way @ matrix @ way)
+            shift = change / moments.size(w) if w.any() else math.inf
+        return replace(self, fit=fit, at=stop, gained=gained, shift=shift)
 
-    def _put_away(self):
-        """The stream with all stored rows added to the moments."""
-        moments = self._known(self.n, self.weights)
-        counted = self.counted + np.count_nonzero(self.p)
-        least = RELIABLE_ROWS * len(self.weights)
-        thin = self.thin or (not self._gone() and self.counting(self.weights) < least)
-        around = Sums.of(self.weights[None], np.full(1, float(len(self.rows))))
-        if self.around is not None:
-            around = self.around.times(0.5 ** (len(self.rows) / self.half_life)).plus(
-                around
-            )
-        rows, p = self.rows[:0], self.p[:0]
+    # the rows that are dropped
+
+    def _counting(self):
+        """The effective number of stored rows that determine the risk, which is small
+        for some measures."""
+        w = self.weights
+        if self.moments.exact or not w.any():
+            return math.inf if self.moments.exact else 0.0
+        weights = self._known(self.n, w).counts(self.rows, w) * self.p
+        return float(weights.sum() ** 2 / max(weights @ weights, 1e-300))
+
+    def _with_room(self):
+        """The stream with room for further rows.
+
+        All stored rows are added to the moments. Before the first are, twenty effective
+        rows per asset are stored, if they fit in 16 MB.
+        """
+        n_assets, thin, around = len(self.weights), self.thin, self.around
+        if not self._gone():
+            counting = self._counting()
+            if counting < 20 * n_assets and 2 * self.rows.size <= 2**21:
+                return replace(self, opening=2 * self.opening)
+            thin = counting < RELIABLE_ROWS * n_assets
+        new = Sums.of(self.weights[None], np.full(1, float(len(self.rows))))
+        if around is not None:
+            new = around.times(0.5 ** (len(self.rows) / self.half_life)).plus(new)
         return replace(
             self,
-            moments=moments,
-            counted=counted,
+            moments=self._known(self.n, self.weights),
+            counted=self.counted + np.count_nonzero(self.p),
             thin=thin,
-            around=around,
-            rows=rows,
-            p=p,
+            around=new,
+            rows=self.rows[:0],
+            p=self.p[:0],
         )

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sk_stormc.portfolio.mean_risk import Measure
 from sk_stormc.portfolio.sums import Sums
 
 __all__ = ["Moments", "Tilted", "tilts"]
@@ -25,9 +24,6 @@ __all__ = ["Moments", "Tilted", "tilts"]
 class Moments:
     """Base class of the moments."""
 
-    measure: Measure | None = (
-        None  # a tail risk, which is minimised exactly while all rows are kept
-    )
     exact = False  # whether the objective is exact
     shift = 0.0  # change of the risk if the return of each period grows by 1
     # squared distance from the weights around which rows were added, relative to

@@ -40,7 +40,9 @@ def histogram(total, low, high):
 
     Arrays of the edges' length. The last bin has the values at the upper end.
     """
-    edges = _edges(low, high)
+    # fewer bins, if they would be as narrow as numbers are dense
+    edges = np.unique(np.linspace(low, high, BINS + 1))
+    edges[0], edges[-1] = low, high
 
     def of_block(v, p):
         some = (v >= edges[0]) & (v <= edges[-1])
@@ -50,14 +52,6 @@ def histogram(total, low, high):
         return np.array(sums)
 
     return edges, *total(of_block)
-
-
-def _edges(low, high):
-    """Ascending edges of bins, of which there are fewer if they would be as narrow as
-    numbers are dense."""
-    edges = np.unique(np.linspace(low, high, BINS + 1))
-    edges[0], edges[-1] = low, high
-    return edges
 
 
 def _sorted_quantile(total, low, high, mass):

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_array
 
 from sk_stormc.core.penalties import Box, as_penalty
 from sk_stormc.portfolio.exact.trading_costs import TradingCosts
-from sk_stormc.portfolio.labels import aligned, assets_of, by_label, rows_of_series
+from sk_stormc.portfolio.labels import aligned, assets_of, by_label, rows_of_benchmark
 from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.frames import (
     as_text,
@@ -58,9 +58,9 @@ UNORDERED = {
 }
 
 
-def check_returns(X, lazy=False, finite=True, **kwargs):
-    """Float returns (float32 is kept), or MappedRows. An error names the columns with
-    invalid values.
+def check_returns(X, lazy=False, finite=True, least=1):
+    """Float returns of at least some periods (float32 is kept), or MappedRows. An error
+    names the columns with invalid values.
 
     With ``lazy``, those of a dask collection are `LazyReturns`; otherwise they are
     computed. Without ``finite``, those of MappedRows are not checked, which reads them.
@@ -70,17 +70,15 @@ def check_returns(X, lazy=False, finite=True, **kwargs):
     if is_table(X):
         _check_columns(X)
     returns = MappedRows.of(X)
-    if not isinstance(returns, MappedRows) or len(returns) < kwargs.get(
-        "ensure_min_samples", 1
-    ):
+    if not isinstance(returns, MappedRows) or len(returns) < least:
         check_numeric("X", X)
         with naming("X"):
             returns = check_array(
                 X,
                 dtype=[np.float64, np.float32],
                 ensure_all_finite=False,
+                ensure_min_samples=least,
                 input_name="X",
-                **kwargs,
             )
     if finite or not isinstance(returns, MappedRows):
         check_finite_returns(X, returns)
@@ -102,7 +100,6 @@ def check_finite_returns(X, returns):
 class LazyReturns(NamedTuple):
     """Returns of a dask collection, whose number of periods need not be known."""
 
-    table: Any
     shape: tuple
     dtype: Any
 
@@ -120,7 +117,7 @@ def check_lazy_returns(X):
     elif X.dtype.kind not in "fiub":
         raise ValueError(f"X must be numbers, got {X.dtype} values")
     floats = not frame and X.dtype in (np.float32, np.float64)
-    return LazyReturns(X, (None, X.shape[1]), X.dtype if floats else np.dtype(float))
+    return LazyReturns((None, X.shape[1]), X.dtype if floats else np.dtype(float))
 
 
 def check_ascending(X, counts, after=None):
@@ -140,10 +137,9 @@ def check_ascending(X, counts, after=None):
         if joined != "ascending" and not (joined is None and counts_rows(index)):
             raise ValueError(
                 "X must have its periods in ascending order over all chunks, but its "
-                "first row has the label "
-                f"{as_text(index[0])}, and the last row of the chunk before has "
-                f"{as_text(after)}: give chunks from the "
-                "oldest to the latest, with labels of one kind"
+                f"first row has the label {as_text(index[0])}, and the last row of the "
+                f"chunk before has {as_text(after)}: give chunks from the oldest to "
+                "the latest, with labels of one kind"
             )
     return after if counts_rows(index) else index[-1]
 
@@ -157,8 +153,7 @@ def check_direction(index, counts):
             "X must have its periods in ascending order, from the oldest to the "
             "latest, but the labels of its rows "
             f"{UNORDERED.get(direction, 'descend')}. X.sort_index() sorts dates and "
-            "numbers. Convert texts by "
-            "pandas.to_datetime before"
+            "numbers. Convert texts by pandas.to_datetime before"
         )
     return direction
 
@@ -168,31 +163,20 @@ def check_period_order(X, counts):
     partition, if the order counts."""
     if not is_dask(X):
         check_ascending(X, counts)
-        return
-    if not (counts and is_table(X)) or X.known_divisions:
-        return
-    import dask
+    elif counts and is_table(X) and not X.known_divisions:
+        import dask
 
-    parts = [
-        part
-        for part in dask.compute(*map(dask.delayed(_ends), X.to_delayed()))
-        if part is not None
-    ]
-    unordered = [part for part in parts if len(part) > 2]
-    check_direction(unordered[0] if unordered else parts[0].append(parts[1:]), True)
+        parts = dask.compute(*map(dask.delayed(_ends), X.to_delayed()))
+        parts = [part for part in parts if len(part)]
+        unordered = [part for part in parts if len(part) > 2]
+        check_direction(unordered[0] if unordered else parts[0].append(parts[1:]), True)
 
 
 def _ends(part):
     """The labels of the first and the last row of a partition, or all labels if they
     are in another order."""
     index = part.index
-    return (
-        None
-        if not len(index)
-        else index
-        if direction_of(index) in UNORDERED
-        else index[[0, -1]]
-    )
+    return index if direction_of(index) in UNORDERED else index[[0, -1][: len(index)]]
 
 
 def looks_like_prices(returns):
@@ -225,10 +209,9 @@ def warn_of_prices(returns):
     if looks_like_prices(returns):
         warn(
             "X looks like prices, not returns: most columns have one sign, and differ "
-            "little from one period to the "
-            "next. The returns of prices p are p[1:] / p[:-1] - 1 (in pandas "
-            "p.pct_change().dropna()). If X does hold "
-            "returns, such as interest rates, you can ignore this warning"
+            "little from one period to the next. The returns of prices p are p[1:] / "
+            "p[:-1] - 1 (in pandas p.pct_change().dropna()). If X does hold returns, "
+            "such as interest rates, you can ignore this warning"
         )
 
 
@@ -236,38 +219,26 @@ def _check_columns(X):
     """Raise a ValueError for the first column of a frame that is not numeric. Dates are
     not converted to numbers."""
     for j, dtype in enumerate(X.dtypes):
-        if _is_number(dtype):
+        kind = getattr(dtype, "kind", "O")
+        if hasattr(dtype, "is_numeric"):  # polars
+            kind = "f" if dtype.is_numeric() or str(dtype) == "Boolean" else "O"
+        if kind in "fiub":
             continue
-        strange = [
-            kind
-            for kind in set(map(type, np.asarray(column(X, j), dtype=object)))
-            if not _counts(kind)
-        ]
-        if strange or getattr(dtype, "kind", "O") != "O":
-            types = (
-                f" of {strange[0].__name__}"
-                if strange and str(dtype) == "object"
-                else ""
-            )
-            raise ValueError(
-                f"X must be returns, all numbers, but column {columns_of(X)[j]!r} "
-                f"holds {dtype}{types}. Drop it, or "
-                "keep it as the index, before the fit"
-            )
-
-
-def _is_number(dtype):
-    if hasattr(dtype, "is_numeric"):  # polars
-        return dtype.is_numeric() or str(dtype) == "Boolean"
-    return getattr(dtype, "kind", "O") in "fiub"
+        kinds = map(type, np.asarray(column(X, j), dtype=object))
+        strange = next((kind for kind in kinds if not _counts(kind)), None)
+        if strange is None and kind == "O":
+            continue
+        of = f" of {strange.__name__}" if strange and str(dtype) == "object" else ""
+        raise ValueError(
+            f"X must be returns, all numbers, but column {columns_of(X)[j]!r} holds "
+            f"{dtype}{of}. Drop it, or keep it as the index, before the fit"
+        )
 
 
 def _counts(kind):
     """Whether objects of this type are numbers or missing values."""
-    return (
-        issubclass(kind, (Real, Decimal, np.number, np.bool_, type(None)))
-        or kind.__name__ == "NAType"
-    )
+    numbers = Real, Decimal, np.number, np.bool_, type(None)
+    return issubclass(kind, numbers) or kind.__name__ == "NAType"
 
 
 def faded(sample_weight, n_periods, half_life):
@@ -276,31 +247,25 @@ def faded(sample_weight, n_periods, half_life):
     if half_life is None:
         return sample_weight
     weights = 0.5 ** (np.arange(n_periods)[::-1] / half_life)
-    return (
-        weights
-        if sample_weight is None
-        else weights * row_weights(sample_weight, n_periods, all_zero=True)
-    )
+    return weights * row_weights(sample_weight, n_periods, all_zero=True)
 
 
 def column_of(benchmark, columns, n_assets):
     """The number of the column that the benchmark names, or None if the benchmark is
     not a label."""
     labels = list(range(n_assets)) if columns is None else columns
-    if isinstance(benchmark, tuple) and not any(
-        isinstance(part, str) for part in benchmark
-    ):
-        # a label of several levels, or values
-        return labels.index(benchmark) if benchmark in labels else None
-    values = np.ndim(benchmark) and not isinstance(benchmark, tuple)
-    if benchmark is None or isinstance(benchmark, (bool, np.bool_, Mapping)) or values:
-        return None
+    if isinstance(benchmark, tuple):  # a label of several levels, or values
+        may_be_values = not any(isinstance(part, str) for part in benchmark)
+    else:
+        if np.ndim(benchmark) or isinstance(benchmark, (bool, np.bool_, Mapping)):
+            return None
+        may_be_values = benchmark is None
     if benchmark not in labels:
-        available = (
-            f"an array of {n_assets} columns"
-            if columns is None
-            else f"columns {columns[:10]}"
-        )
+        if may_be_values:
+            return None
+        available = f"columns {labels[:10]}"
+        if columns is None:
+            available = f"an array of {n_assets} columns"
         raise ValueError(
             "benchmark must be the label of a column of X, returns of shape "
             "(n_periods,) or weights of shape "
@@ -315,9 +280,8 @@ def with_benchmark(returns, benchmark, columns, rows=None):
     if benchmark is None:
         return returns
     value, weighs = benchmark_of(benchmark, columns, rows, *returns.shape)
-    return np.column_stack([returns, returns @ value if weighs else value]).astype(
-        returns.dtype
-    )
+    value = returns @ value if weighs else value
+    return np.column_stack([returns, value]).astype(returns.dtype)
 
 
 def benchmark_of(benchmark, columns, rows, n, d):
@@ -330,9 +294,8 @@ def benchmark_of(benchmark, columns, rows, n, d):
     value = as_numbers("benchmark", value)
     if value.shape not in ((n,), (d,)):
         raise ValueError(
-            "benchmark must be the label of a column of X, returns of shape "
-            f"({n},) or weights of shape ({d},), got {short(benchmark)} of shape "
-            f"{value.shape}"
+            f"benchmark must be the label of a column of X, returns of shape ({n},) or "
+            f"weights of shape ({d},), got {short(benchmark)} of shape {value.shape}"
         )
     if n == d and weighs is None:
         raise ValueError(
@@ -341,25 +304,29 @@ def benchmark_of(benchmark, columns, rows, n, d):
             f"{n}: give it labels, or make returns a column of X"
         )
     weighs = len(value) == d if weighs is None else weighs
-    wrong = ~np.isfinite(value)
-    if wrong.any():
-        k, labels = int(np.argmax(wrong)), columns if weighs else rows
-        place = (
-            f"{'column' if weighs else 'row'} "
-            f"{k if labels is None else as_text(labels[k])}"
-        )
+    kind, labels = ("column", columns) if weighs else ("row", rows)
+    _check_all_finite("benchmark", value, kind, labels)
+    return value, weighs
+
+
+def _check_all_finite(name, values, kind, labels):
+    """Raise a ValueError that names the first value that is not finite by its column or
+    row."""
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if wrong.size:
+        k = wrong[0]
+        label = k if labels is None else as_text(labels[k])
         raise ValueError(
-            f"benchmark must be finite, got {value[k]} for {place} of X: leave it "
+            f"{name} must be finite, got {values[k]} for {kind} {label} of X: leave it "
             "out, or fill it in"
         )
-    return value, weighs
 
 
 def _read(benchmark, columns, rows, n, d):
     """The values of a benchmark, and whether they are weights: None if labels do not
     determine it."""
     if is_series(benchmark):
-        values = rows_of_series("benchmark", benchmark, columns, d, rows, n)
+        values = rows_of_benchmark(benchmark, columns, d, rows, n)
         if values is not None:
             return values, False
     # weights of other assets are part of a benchmark
@@ -374,32 +341,29 @@ def with_expected_returns(returns, portfolio, X, sample_weight):
     A benchmark of given returns keeps its mean, unless there is an entry of its name. X
     has the labels.
     """
-    expected = portfolio.expected_returns
-    benchmark = portfolio.benchmark
-    columns = assets_of(X)
-    rows = rows_of(X)
-    if expected is None:
-        return with_benchmark(returns, benchmark, columns, rows)
-    if type(returns) is not np.ndarray:
+    expected, columns = portfolio.expected_returns, assets_of(X)
+
+    def complete(returns):
+        return with_benchmark(returns, portfolio.benchmark, columns, rows_of(X))
+
+    given = {"expected_returns": expected, "benchmark": portfolio.benchmark}
+    given = [name for name, value in given.items() if value is not None]
+    if given and type(returns) is not np.ndarray:
         raise ValueError(
-            "expected_returns needs returns that are an array in memory, got "
-            f"{type(returns).__name__}: take "
-            "solver='auto', which fits a file too, or load them"
+            f"{given[0]} needs returns that are an array in memory, got "
+            f"{type(returns).__name__}: take solver='auto', which fits a file too, or "
+            "load them"
         )
-    n_assets = returns.shape[1]
-    means = expected_means(expected, columns, n_assets)
-    p = (
-        None
-        if sample_weight is None
-        else check_weights(sample_weight, len(returns), "for period")
-    )
+    if expected is None:
+        return complete(returns)
+    means, p = expected_means(expected, columns, returns.shape[1]), sample_weight
+    if p is not None:
+        p = check_weights(p, len(returns), "for period")
 
     def shifted(returns, means):
         return returns + (means - np.average(returns, axis=0, weights=p))
 
-    table = with_benchmark(
-        shifted(returns.astype(float), means), benchmark, columns, rows
-    )
+    table = complete(shifted(returns.astype(float), means))
     own = own_forecast(portfolio, columns)
     if own is not None:
         table[:, -1] = shifted(table[:, -1], own)
@@ -418,22 +382,15 @@ def own_forecast(portfolio, columns):
 
 def expected_means(expected, columns, n_assets):
     """The parameter ``expected_returns`` as an array of shape (n_assets,)."""
-    means = as_numbers(
-        "expected_returns", aligned("expected_returns", expected, columns, n_assets)
-    )
+    means = aligned("expected_returns", expected, columns, n_assets)
+    means = as_numbers("expected_returns", means)
     if means.shape != (n_assets,):
         raise ValueError(
             f"expected_returns must have one number for each of the {n_assets} "
             "assets, as an array, a dict or a Series,"
             f" got {short(expected)} of shape {means.shape}"
         )
-    wrong = np.flatnonzero(~np.isfinite(means))
-    if wrong.size:
-        label = wrong[0] if columns is None else as_text(columns[wrong[0]])
-        raise ValueError(
-            f"expected_returns must be finite, got {means[wrong[0]]} for column "
-            f"{label} of X"
-        )
+    _check_all_finite("expected_returns", means, "column", columns)
     return means
 
 
@@ -441,15 +398,11 @@ def without(penalty, place, n_assets):
     """The penalty with the weight of the benchmark's column fixed at 0."""
     if isinstance(penalty, TradingCosts):
         previous = np.where(np.arange(n_assets) == place, 0.0, penalty.previous)
-        return TradingCosts(
-            previous, penalty.cost, without(penalty.box, place, n_assets), penalty.l2
-        )
+        box = without(penalty.box, place, n_assets)
+        return TradingCosts(previous, penalty.cost, box, penalty.l2)
     box = as_penalty(penalty).as_box()
-    low, high = (
-        np.array(np.broadcast_to(bound, n_assets), float)
-        for bound in (box.low, box.high)
-    )
-    low[place] = high[place] = 0.0
+    others = np.arange(n_assets) != place
+    low, high = (np.where(others, bound, 0.0) for bound in (box.low, box.high))
     box = Box(low, high, budget=box.budget, alpha=box.alpha)
     box.check(n_assets)
     return box

@@ -12,6 +12,7 @@ from sk_stormc.engine.results import SolverResult, outcome
 from sk_stormc.fitting.estimator import streams
 from sk_stormc.portfolio.constraints import penalty_of, refuse_linear_constraints
 from sk_stormc.portfolio.labels import assets_of, check_row_labels
+from sk_stormc.portfolio.metrics import has_failed
 from sk_stormc.portfolio.moment_stream import MomentStream
 from sk_stormc.portfolio.returns import (
     check_ascending,
@@ -36,75 +37,67 @@ MAX_ASSETS_OF_MOMENTS = 2000
 def streams_returns(portfolio):
     """Whether the parameters support `partial_fit`, in addition to `streams`; otherwise
     raise an AttributeError."""
-    name = portfolio.solver if isinstance(portfolio.solver, str) else None
+    why = _why_not(portfolio)
+    if why is not None:
+        raise AttributeError(why)
+    return streams(portfolio)
+
+
+def _why_not(portfolio):
+    """What prevents `partial_fit`, and what to do, or None."""
+    solver, risk = portfolio.solver, portfolio.risk_measure
     if is_word(portfolio.objective, "ratio"):
-        raise AttributeError(
+        return (
             "objective='ratio' needs all periods at once; for partial_fit set "
             "objective='utility'"
         )
     for limit in ("max_risk", "min_return"):
         if getattr(portfolio, limit) is not None:
-            raise AttributeError(
+            return (
                 f"{limit} needs all periods at once; for partial_fit set {limit}=None"
             )
-    integer = [
-        name
-        for name in ("max_assets", "min_held")
-        if getattr(portfolio, name) is not None
-    ]
-    if integer or name == "scip":
-        limits = " and ".join(integer) or "solver='scip'"
-        raise AttributeError(
-            f"{limits} cannot be used with partial_fit, which has no integer limits: "
-            "use fit"
+    limits = {"max_assets": portfolio.max_assets, "min_held": portfolio.min_held}
+    limits = [name for name, limit in limits.items() if limit is not None]
+    limits = limits or ["solver='scip'"] * is_word(solver, "scip")
+    if limits:
+        return (
+            f"{' and '.join(limits)} cannot be used with partial_fit, which has no "
+            "integer limits: use fit"
         )
-    measure = (
-        MEASURES.get(portfolio.risk_measure)
-        if isinstance(portfolio.risk_measure, str)
-        else None
-    )
+    measure = MEASURES[risk] if is_word(risk, *MEASURES) else None
     if measure is not None and measure.moments is None:
         supported = ", ".join(repr(name) for name in MEASURES if MEASURES[name].moments)
-        raise AttributeError(
-            f"risk_measure={portfolio.risk_measure!r} needs all periods at once; "
-            f"partial_fit has {supported}"
+        return (
+            f"risk_measure={risk!r} needs all periods at once: use fit, which does not "
+            f"load returns of a memmap into memory. partial_fit has {supported}"
         )
-    if name == "newton":
-        raise AttributeError(
+    if is_word(solver, "newton"):
+        return (
             "solver='newton' needs all periods at once; for partial_fit set "
             "solver='moments'"
         )
-    if measure is not None and measure.power == 1 and not _automatic(portfolio.solver):
-        raise AttributeError(
-            f"risk_measure={portfolio.risk_measure!r} has partial_fit with "
-            "solver='auto' and 'moments' only, which "
-            "keep moments: batches of a stream have too few periods of the tail. Got "
-            f"solver={portfolio.solver!r}"
+    if measure is not None and measure.power == 1 and not _automatic(solver):
+        return (
+            f"risk_measure={risk!r} has partial_fit with solver='auto' and 'moments' "
+            "only, which keep moments: batches of a stream have too few periods of the "
+            f"tail. Got solver={solver!r}"
         )
-    return streams(portfolio)
+    return None
 
 
 def update_weights(portfolio, X, sample_weight):
     """Run `partial_fit` on a copy of the estimator, which is discarded if an exception
     is raised."""
     refuse_dask(X, sample_weight)
-    returns = check_returns(X)
-    last_label = (
-        None if portfolio._stream is None else vars(portfolio).get("_last_label")
-    )
+    returns, columns, stream = check_returns(X), assets_of(X), portfolio._stream
+    last_label = None if stream is None else portfolio._last_label
     portfolio._last_label = check_ascending(X, counts=True, after=last_label)
-    check_row_labels("sample_weight", sample_weight, X)
-    weights = (
-        None
-        if sample_weight is None
-        else row_weights(sample_weight, len(returns), all_zero=True)
-    )
-    validate_data(
-        portfolio,
-        X,
-        reset=not hasattr(portfolio, "n_features_in_"),
-        skip_check_array=True,
-    )
+    check_row_labels(sample_weight, X)
+    weights = sample_weight
+    if weights is not None:
+        weights = row_weights(weights, len(returns), all_zero=True)
+    known = hasattr(portfolio, "n_features_in_")
+    validate_data(portfolio, X, reset=not known, skip_check_array=True)
     portfolio._check_parameters()
     if portfolio.benchmark is not None:
         raise ValueError(
@@ -112,12 +105,11 @@ def update_weights(portfolio, X, sample_weight):
             "excess of it"
         )
     n_assets, expected = returns.shape[1], portfolio.expected_returns
-    expected = (
-        None if expected is None else expected_means(expected, assets_of(X), n_assets)
-    )
-    penalty = penalty_of(portfolio, n_assets, assets_of(X))
+    if expected is not None:
+        expected = expected_means(expected, columns, n_assets)
+    penalty = penalty_of(portfolio, n_assets, columns)
     task = portfolio._task(returns[:1], None, penalty)
-    if portfolio._stream is None:
+    if stream is None:
         warn_of_prices(returns)
         portfolio._weighted = weights is not None
     elif weights is not None and not portfolio._weighted:
@@ -132,7 +124,7 @@ def update_weights(portfolio, X, sample_weight):
             "sample_weight must have a positive entry in the first chunk, got only "
             "zeros"
         )
-    by_moments, stream = _goes_by_moments(portfolio, n_assets), portfolio._stream
+    by_moments = _goes_by_moments(portfolio, n_assets)
     if stream is not None and isinstance(stream, MomentStream) != by_moments:
         _refuse_another(portfolio)
     if by_moments:
@@ -142,28 +134,15 @@ def update_weights(portfolio, X, sample_weight):
         if expected is not None:
             raise ValueError(
                 f"{what} cannot be used with expected_returns, since the mean of all "
-                "periods is not known before the "
-                "last one: use solver='moments', or fit"
+                "periods is not known before the last one: use solver='moments', or fit"
             )
         refuse_linear_constraints(penalty, what, "use solver='moments', or fit")
-        options = {
-            "risk_aversion": portfolio.risk_aversion,
-            "penalty": penalty,
-            "metric": "variance",
-        }
-        problem = partial(
-            task.measure.problem, risk_measure=portfolio.risk_measure, **options
-        )
-        _by_steps(portfolio, returns, weights, problem)
-    portfolio._labels = assets_of(X)
+        _by_steps(portfolio, returns, weights, task)
+    portfolio._labels = columns
 
 
 def _refuse_another(portfolio):
-    name = (
-        portfolio.solver_
-        if isinstance(portfolio.solver_, str)
-        else type(portfolio.solver_).__name__
-    )
+    name = portfolio.recorded()["label"]
     raise ValueError(
         f"solver must stay {name} while its stream goes on, got {portfolio.solver!r}: "
         "begin again with fit or a clone"
@@ -173,42 +152,36 @@ def _refuse_another(portfolio):
 # iterative solvers
 
 
-def _by_steps(portfolio, returns, weights, problem):
-    def open_stream(batches):
-        return StreamingProblem(
-            batches, problem, window=WINDOW, weighted=portfolio._weighted
-        )
-
-    if vars(portfolio).get("stop_reason_") == StopReason.DIVERGED and _sets_its_rate(
-        portfolio
-    ):
-        portfolio._stream = (
-            None  # a new stream from the best weights, with a new learning rate
-        )
-    for start, rows in blocks(
-        returns, whole=False
-    ):  # the stream keeps copies of the rows
+def _by_steps(portfolio, returns, weights, task):
+    problem = partial(
+        task.measure.problem,
+        risk_aversion=portfolio.risk_aversion,
+        risk_measure=portfolio.risk_measure,
+        penalty=task.penalty,
+        metric="variance",
+    )
+    open_stream = partial(
+        StreamingProblem, problem=problem, window=WINDOW, weighted=portfolio._weighted
+    )
+    solver = portfolio._stepping_solver()
+    automatic = isinstance(getattr(solver, "learning_rate", None), str)
+    if vars(portfolio).get("stop_reason_") == StopReason.DIVERGED and automatic:
+        # a new stream from the best weights, with a new learning rate
+        portfolio._stream = None
+    # the stream keeps copies of the rows
+    for start, rows in blocks(returns, whole=False):
         parts = (rows,)
         if weights is not None:
-            chunk_weights = weights[start : start + len(rows)]
-            parts = rows[chunk_weights > 0], chunk_weights[chunk_weights > 0]
-        result = None
-        if len(parts[0]):
-            result = portfolio._stream_on(
-                parts, WINDOW, open_stream, x0=getattr(portfolio, "weights_", None)
-            )
+            p = weights[start : start + len(rows)]
+            parts = rows[p > 0], p[p > 0]
+        if not len(parts[0]):
+            continue
+        best = getattr(portfolio, "weights_", None)
+        result = portfolio._stream_on(parts, WINDOW, open_stream, x0=best)
         if result is not None:
             portfolio.weights_, portfolio.dual_gap_ = result.x, np.nan
-        if vars(portfolio).get("stop_reason_") in (
-            StopReason.NON_FINITE,
-            StopReason.DIVERGED,
-        ):
+        if has_failed(portfolio):
             break
-
-
-def _sets_its_rate(portfolio):
-    """Whether the solver's learning rate is automatic."""
-    return isinstance(getattr(portfolio._stepping_solver(), "learning_rate", None), str)
 
 
 # moments
@@ -225,9 +198,8 @@ def _goes_by_moments(portfolio, n_assets):
     are too many assets."""
     if _automatic(portfolio.solver) and n_assets <= MAX_ASSETS_OF_MOMENTS:
         return True
-    needs = [f"risk_measure={portfolio.risk_measure!r}"] * (
-        MEASURES[portfolio.risk_measure].power == 1
-    )
+    power = MEASURES[portfolio.risk_measure].power
+    needs = [f"risk_measure={portfolio.risk_measure!r}"] * (power == 1)
     needs += [f"half_life={portfolio.half_life!r}"] * (portfolio.half_life is not None)
     needs += ["solver='moments'"] * is_word(portfolio.solver, "moments")
     if needs:
@@ -240,7 +212,7 @@ def _goes_by_moments(portfolio, n_assets):
 
 
 def _by_moments(portfolio, returns, weights, task, expected):
-    stream, each = portfolio._stream, portfolio._make_solver() == "moments"
+    stream, each = portfolio._stream, is_word(portfolio.solver, "moments")
     first = stream is None
     if first:
         stream = _opened(portfolio, task, each)
@@ -250,9 +222,8 @@ def _by_moments(portfolio, returns, weights, task, expected):
     before, end = stream.at, stream.n + len(returns)
     for start, rows in blocks(returns, whole=False):
         p = None if weights is None else weights[start : start + len(rows)]
-        if (
-            p is not None and portfolio.half_life is None
-        ):  # with a half-life, periods of weight 0 still count as time
+        # with a half-life, periods of weight 0 still count as time
+        if p is not None and portfolio.half_life is None:
             rows, p, end = rows[p > 0], p[p > 0], end - int((p == 0).sum())
         stream = stream.plus(rows, p, end)
     _keep(portfolio, stream, returns.dtype)
@@ -261,8 +232,7 @@ def _by_moments(portfolio, returns, weights, task, expected):
     elif first and stream.fit is None:
         warn(
             f"{type(portfolio).__name__} keeps its starting weights until there are "
-            f"{stream.enough()} rows: with "
-            "fewer, the objective may have no minimum.",
+            f"{stream.least} rows: with fewer, the objective may have no minimum.",
             ConvergenceWarning,
         )
 
@@ -276,9 +246,7 @@ def _opened(portfolio, task, each):
     if task.measure.power == 1 and not start.any():
         start = penalty.project(np.full(n_assets, 1 / n_assets))
     half_life = np.inf if portfolio.half_life is None else float(portfolio.half_life)
-    return MomentStream(
-        task.measure.moments.none(task), penalty, start, start, half_life, each
-    )
+    return MomentStream.of(task, start, half_life, each)
 
 
 def _keep(portfolio, stream, dtype):
@@ -304,25 +272,21 @@ def _keep(portfolio, stream, dtype):
     portfolio._keep("moments", result)
     portfolio._stream = stream
     portfolio.weights_ = w.astype(dtype, copy=False)
-    portfolio.dual_gap_ = (
-        stream.fit.gap if stream.fit is not None and stream.moments.exact else np.nan
-    )
+    proved = stream.fit is not None and stream.moments.exact
+    portfolio.dual_gap_ = stream.fit.gap if proved else np.nan
 
 
 def _warn_if_far(portfolio, stream):
     """Warn if the weights do not minimise the approximated objective, or if the
     approximation is poor."""
     if stream.thin or stream.shift > stream.moments.far:
-        why = (
-            "few rows made up the risk"
-            if stream.thin
-            else "the weights have moved far since many rows came"
-        )
+        why = "the weights have moved far since many rows came"
+        if stream.thin:
+            why = "few rows made up the risk"
         warn(
             f"{type(portfolio).__name__} knows the objective over the rows so far "
-            f"roughly only, since {why}: earlier "
-            "rows are approximated around the weights of their time. If the market "
-            "has changed, set half_life=, or fit "
+            f"roughly only, since {why}: earlier rows are approximated around the "
+            "weights of their time. If the market has changed, set half_life=, or fit "
             "again.",
             ConvergenceWarning,
         )
@@ -330,8 +294,7 @@ def _warn_if_far(portfolio, stream):
     if not gap <= 1e-4 * stream.gained:
         warn(
             f"the objective {stream.fit.value:.6g} of {type(portfolio).__name__} may "
-            "be above its minimum over the "
-            f"rows so far by up to {gap:.2g}: some combination of assets has hardly "
-            "any risk. Add bounds or a budget.",
+            f"be above its minimum over the rows so far by up to {gap:.2g}: some "
+            "combination of assets has hardly any risk. Add bounds or a budget.",
             ConvergenceWarning,
         )

@@ -50,9 +50,8 @@ class Sums:
         weight = self.weight + other.weight
         way = other.mean - self.mean
         part = other.weight / weight
-        scatter = (
-            self.scatter + other.scatter + (self.weight * part) * np.outer(way, way)
-        )
+        between = (self.weight * part) * np.outer(way, way)
+        scatter = self.scatter + other.scatter + between
         return Sums(weight, self.mean + part * way, scatter)
 
     __add__ = plus

@@ -23,7 +23,6 @@ __all__ = [
     "Blocks",
     "blocks_of",
     "check_finite_rows",
-    "in_blocks",
     "is_dask",
     "map_lazily",
     "refuse_dask",
@@ -45,12 +44,6 @@ def is_dask(X: Any) -> bool:
             'dask collections need dask.array: pip install "sk_stormc[dask]"'
         ) from error
     return dask.is_dask_collection(X)
-
-
-def in_blocks(X: Any) -> bool:
-    """Whether the rows of X are not in memory: those of a dask collection or of a
-    file."""
-    return isinstance(MappedRows.of(X), MappedRows) or is_dask(X)
 
 
 def blocks_of(*tables: Any, rows: int | None = None) -> Blocks:

@@ -177,11 +177,11 @@ def test_warnings_of_some_fits_only():
     [
         (
             long_only(objective="ratio", risk_measure="entropic"),
-            "need a risk apart from the mean return",
+            "needs a risk apart from the mean return",
         ),
         (
             long_only(max_risk=0.1, risk_measure="entropic"),
-            "need a risk apart from the mean return",
+            "needs a risk apart from the mean return",
         ),
         (
             long_only(max_risk=0.1, objective="ratio"),

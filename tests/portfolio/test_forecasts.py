@@ -223,7 +223,6 @@ def test_named_solvers_use_forecasts_and_squares(measure):
         ("semivariance", 6000),
         ("entropic", 6000),
         ("cvar", 400),
-        ("evar", 400),
     ],
 )
 def test_a_stream_has_the_expected_means(measure, n):
@@ -345,6 +344,17 @@ def test_a_mean_return_without_a_budget_sets_the_size():
         ValueError, match="risk_aversion=inf needs a constraint or a budget"
     ):
         CompositionalPortfolio(risk_aversion=INF, min_return=-0.01).fit(R)
+
+
+def test_moments_of_a_file_have_the_least_mean_return(tmp_path):
+    """It was ignored."""
+    file = np.memmap(tmp_path / "returns", dtype=float, mode="w+", shape=R.shape)
+    file[:] = R
+    least_return = float(0.9 * R.mean(axis=0).max() + 0.1 * R.mean())
+    params = {"solver": "moments", "min_return": least_return, **LEAST_RISK}
+    portfolio = fit(file, **params)
+    assert R.mean(axis=0) @ portfolio.weights_ == pytest.approx(least_return, rel=1e-6)
+    np.testing.assert_allclose(portfolio.weights_, fit(**params).weights_, atol=1e-8)
 
 
 def test_the_mean_return_is_before_costs_and_in_excess_of_a_benchmark():

@@ -321,6 +321,18 @@ def test_weights_of_periods_of_a_file(tmp_path):
         fit(file, "cvar", np.where(np.arange(N) == 2, -1, weight))
 
 
+@pytest.mark.parametrize("benchmark", [0, EQUAL])
+def test_a_file_has_the_score_of_its_excess_returns(tmp_path, benchmark):
+    file, weight = mapped(tmp_path, R), np.random.default_rng(2).uniform(size=N)
+    for kind, params in (("cvar", {}), ("variance", {"objective": "ratio"})):
+        direct = fit(R, kind, benchmark=benchmark, **params)
+        for p in (None, weight):
+            score = direct.score(R, sample_weight=p)
+            assert direct.score(file, sample_weight=p) == pytest.approx(score, rel=1e-9)
+    with pytest.raises(ValueError, match="benchmark needs returns that are an array"):
+        fit(file, "variance", solver="moments", benchmark=benchmark)
+
+
 def test_the_objective_of_a_file_is_that_of_its_weights(tmp_path):
     p = shares(N, 0.5 ** (np.arange(N)[::-1] / 700))
     for kind in ("cvar", "evar", "semideviation", "downside"):

@@ -67,6 +67,8 @@ def test_a_frame_has_names_and_lazy_predictions():
         == list(rounds.named_weights().index)
         == list("abcd")
     )
+    # a score has the weights of its own periods
+    assert rounds.score(X) == pytest.approx(rounds.score(FRAME), rel=1e-9)
     earned = rounds.predict(X)
     assert dask.is_dask_collection(earned)
     np.testing.assert_allclose(earned.compute(), R @ rounds.weights_, rtol=1e-12)

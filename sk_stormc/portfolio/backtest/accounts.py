@@ -30,15 +30,11 @@ class Schedule:
     def fits(self):
         """The rows (begin, start, end) of each fit, which knows those before ``start``
         and is held before ``end``."""
-        ends = np.append(self.starts[1:], len(self.table.rows))
-        begins = (
-            np.zeros_like(self.starts)
-            if self.window is None
-            else np.maximum(self.starts - self.window, 0)
-        )
+        starts, n = self.starts.tolist(), len(self.table.rows)
+        ends, window = [*starts[1:], n], self.window or n
         return [
-            tuple(map(int, rows))
-            for rows in zip(begins, self.starts, ends, strict=True)
+            (max(start - window, 0), start, end)
+            for start, end in zip(starts, ends, strict=True)
         ]
 
 
@@ -54,22 +50,23 @@ class Account:
         table, n = schedule.table, len(schedule.starts)
         returns = np.nan_to_num(table.fractions[schedule.first :], nan=0.0)
         self.weights, self.kept = np.zeros_like(returns), np.zeros(n, dtype=bool)
-        self.before, self.after = np.zeros((2, n, len(table.columns)))
+        self.weights_before = before = np.zeros((n, len(table.columns)))
+        self.weights_after = after = np.zeros_like(before)
         self.missing, self.lost_in = {}, None
+        self.errors, self.warnings = {}, {}  # of the fits, by row
         for k, (begin, start, end) in enumerate(schedule.fits()):
-            self.before[k] = 0.0 if held is None else held
-            chosen = (
-                choose(begin, start, held) if self.lost_in is None else self.before[k]
-            )
+            before[k] = chosen = 0.0 if held is None else held
+            if self.lost_in is None:
+                chosen = choose(begin, start, held)
             self.kept[k] = chosen is None
-            self.after[k] = self.before[k] if chosen is None else chosen
-            self._check_returns(schedule, start, end, self.after[k])
+            after[k] = before[k] if chosen is None else chosen
+            self._check_returns(schedule, start, end, after[k])
             period = slice(start - schedule.first, end - schedule.first)
-            path, lost = drifted(self.after[k], returns[period])
+            path, lost = drifted(after[k], returns[period])
             self.weights[period] = path[:-1]
             held = None if held is None and chosen is None else path[-1]
             self.lost_in = self.lost_in if lost is None else start + lost
-        trades = np.abs(self.after - self.before)
+        trades = np.abs(after - before)
         self.turnover, self.costs = trades.sum(axis=1), trades @ schedule.trading_cost
         self.gross_returns = np.einsum("ij,ij->i", self.weights, returns)
         self.returns = self.gross_returns.copy()

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from sk_stormc.portfolio.backtest.accounts import Account
-from sk_stormc.portfolio.labels import aligned
+from sk_stormc.portfolio.constraints import held_now
 from sk_stormc.portfolio.returns import column_of
 from sk_stormc.utils.frames import columns_of, has_row_labels, is_series
 from sk_stormc.utils.validation import as_numbers, is_real
@@ -36,11 +36,9 @@ def weights_of(fitted, columns):
             column if isinstance(column, str) else f"x{k}"
             for k, column in enumerate(columns)
         ]
-        selected = (
-            names
-            if len(fitted) == 1
-            else list(fitted[:-1].get_feature_names_out(names))
-        )
+        selected = names
+        if len(fitted) > 1:
+            selected = list(fitted[:-1].get_feature_names_out(names))
         made = [name for name in selected if name not in names]
         if made:
             raise ValueError(
@@ -90,13 +88,17 @@ class DatedPortfolio:
         self.max_turnover = parameters_named(portfolio, "max_turnover")
         self.model = clone(portfolio).set_params(**dict.fromkeys(forecasts))
         given = [value for value in self.previous.values() if value is not None]
-        self.held_at_first = self._by_column(given[0]) if given else None
+        self.held_at_first = None
+        if given:
+            self.held_at_first = held_now(given[0], len(columns), columns)
         self.places, self.n_fits = None, 0
         self.errors, self.warnings = {}, {}
 
     def account(self):
         """The account of the portfolio in its schedule."""
-        return Account(self.schedule, self.choose, self.held_at_first)
+        account = Account(self.schedule, self.choose, self.held_at_first)
+        account.errors, account.warnings = self.errors, self.warnings
+        return account
 
     def choose(self, begin, start, held):
         """The weights from the row ``start`` on, fitted on those from ``begin`` to it.
@@ -117,13 +119,11 @@ class DatedPortfolio:
             ]
         self.n_fits += 1
         if self.verbose:
-            number = (
-                f"fit {self.n_fits} of {len(self.schedule.starts)}, for "
-                f"{self.table.row_text(start)}"
-            )
             seconds, failed = time.perf_counter() - began, self.errors.get(start, "")
             print(
-                f"{self.name}: {number}, {seconds:.2f} s{failed and ', '}{failed}",
+                f"{self.name}: fit {self.n_fits} of {len(self.schedule.starts)}, for "
+                f"{self.table.row_text(start)}, {seconds:.2f} s"
+                f"{failed and ', '}{failed}",
                 flush=True,
             )
         return weights
@@ -149,49 +149,27 @@ class DatedPortfolio:
             key: forecast(start, data, places)
             for key, forecast in self.forecasts.items()
         }
-        parameters |= {
-            key: returns[begin:start] for key, returns in self.benchmarks.items()
-        }
+        for key, returns in self.benchmarks.items():
+            parameters[key] = returns[begin:start]
         if held is None:  # a limit of the turnover does not limit the first purchase
             return parameters | dict.fromkeys(self.max_turnover)
-        columns = columns_of(data)
-        previous = (
-            held[places]
-            if columns is None
-            else dict(zip(columns, held[places], strict=True))
-        )
-        wanted = [
-            key
-            for key, given in self.previous.items()
-            if given is not None or self._trades_count(key)
-        ]
-        return parameters | self.max_turnover | dict.fromkeys(wanted, previous)
+        columns, previous = columns_of(data), held[places]
+        if columns is not None:
+            previous = dict(zip(columns, previous, strict=True))
+        for key, given in self.previous.items():
+            if given is not None or self._trades_count(key):
+                parameters[key] = previous
+        return parameters | self.max_turnover
 
     def _trades_count(self, key):
         """Whether the estimator that has these ``previous_weights`` has costs of trades
         or limits them."""
         params, owner = self.model.get_params(), key.removesuffix("previous_weights")
-        costs = [
-            params.get(f"{owner}{name}", 0.0)
-            for name in ("transaction_cost", "transaction_costs")
-        ]
-        costly = any(
-            cost is not None and not (is_real(cost) and cost == 0) for cost in costs
-        )
-        return costly or self.max_turnover.get(f"{owner}max_turnover") is not None
-
-    def _by_column(self, previous):
-        """``previous_weights`` of the estimator as an array."""
-        n_assets = len(self.table.columns)
-        weights = as_numbers(
-            "previous_weights",
-            aligned("previous_weights", previous, self.table.columns, n_assets),
-        )
-        if weights.shape != (n_assets,) or not np.isfinite(weights).all():
-            raise ValueError(
-                f"previous_weights must be {n_assets} finite numbers, got {weights}"
-            )
-        return weights
+        for name in ("transaction_cost", "transaction_costs"):
+            cost = params.get(f"{owner}{name}")
+            if cost is not None and not (is_real(cost) and cost == 0):
+                return True
+        return self.max_turnover.get(f"{owner}max_turnover") is not None
 
     def _is_by_row(self, benchmark):
         """Whether a benchmark has a return for each row, without labels that would
@@ -238,9 +216,8 @@ class DatedPortfolio:
         if np.ndim(given) == 2 and len(given) == len(rows):
             return lambda start, data, places: np.asarray(given)[start - 1, places]
         warn(
-            f"{key} is one forecast for all dates, so that the portfolio knows at "
-            "each date what may have been learnt "
-            "later. Give a DataFrame with a row for each date, or a function of the "
-            "returns of a window"
+            f"{key} is one forecast for all dates, so that the portfolio knows at each "
+            "date what may have been learnt later. Give a DataFrame with a row for "
+            "each date, or a function of the returns of a window"
         )
         return lambda start, data, places: given

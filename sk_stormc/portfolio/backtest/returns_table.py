@@ -2,7 +2,7 @@
 fractions."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,9 +41,7 @@ class ReturnsTable:
         """The table of an array, or of a data frame of pandas, polars, pyarrow or dask.
         Errors name the returns."""
         for convert in ("compute", "to_pandas"):  # of dask, and of polars and pyarrow
-            returns = (
-                getattr(returns, convert)() if hasattr(returns, convert) else returns
-            )
+            returns = getattr(returns, convert, lambda given=returns: given)()
         check_numeric("returns", returns)
         with naming("returns"):
             values = check_array(
@@ -57,26 +55,17 @@ class ReturnsTable:
         labelled = has_row_labels(returns)
         rows = index_of(returns) if labelled else np.arange(len(values))
         columns = assets_of(returns) or list(range(values.shape[1]))
-        table = cls(
-            returns if labelled else values, values, unit, rows, columns, labelled
-        )
+        data = returns if labelled else values
+        table = cls(data, values, unit, rows, columns, labelled)
         table._refuse(
             "must be finite", np.isinf(values), "leave it missing (NaN), or fill it in"
         )
         if unit is None:
             table._check_size(periods_per_year)
         if unit == "log":
-            return cls(
-                np.expm1(table.data),
-                np.expm1(values),
-                "fractions",
-                rows,
-                columns,
-                labelled,
-            )
-        return cls(
-            table.data, table.in_fractions(values), unit, rows, columns, labelled
-        )
+            data, fractions = np.expm1(data), np.expm1(values)
+            return replace(table, data=data, fractions=fractions, unit="fractions")
+        return replace(table, fractions=table.in_fractions(values))
 
     def in_fractions(self, values):
         """Values in the unit of ``data`` as fractions."""
@@ -86,12 +75,11 @@ class ReturnsTable:
         """The rows of ``data`` from ``start`` to ``stop``, of the columns of
         `complete`, and the places of these."""
         places = self.complete(start, stop, without)
+        data = self.data.iloc[start:stop] if self.labelled else self.data[start:stop]
         if len(places) == len(self.columns):
-            return (
-                self.data.iloc[start:stop] if self.labelled else self.data[start:stop]
-            ), places
+            return data, places
         if self.labelled:
-            return self.data.iloc[start:stop, places], places
+            return data.iloc[:, places], places
         try:
             from pandas import DataFrame
         except ImportError as error:
@@ -100,7 +88,7 @@ class ReturnsTable:
             ) from error
         # the numbers of the columns stay their labels: without them, other assets would
         # take their parameters
-        return DataFrame(self.data[start:stop, places], columns=places), places
+        return DataFrame(data[:, places], columns=places), places
 
     def complete(self, start, stop, without=None):
         """The places of the columns without missing returns in some rows, and without
@@ -133,31 +121,26 @@ class ReturnsTable:
         return f"row {as_text(self.label(row))}"
 
     def by_row(self, values, rows, name=None):
-        """Values for some rows as a Series, if the table is a DataFrame."""
+        """Values for some rows as a Series, or for all columns too as a DataFrame, if
+        the table is a DataFrame."""
         if not self.labelled:
             return values
-        from pandas import Series
+        from pandas import DataFrame, Series
 
-        return Series(values, index=self.rows[rows], name=name)
-
-    def by_row_and_column(self, values, rows):
-        """Values for some rows and all columns as a DataFrame, if the table is one."""
-        if not self.labelled:
-            return values
-        from pandas import DataFrame
-
-        return DataFrame(values, index=self.rows[rows], columns=self.data.columns)
+        index = self.rows[rows]
+        if np.ndim(values) == 2:
+            return DataFrame(values, index=index, columns=self.data.columns)
+        return Series(values, index=index, name=name)
 
     def benchmark(self, value, first):
         """The returns of a benchmark as fractions, from the row ``first`` on."""
         labels = (self.columns, list(self.rows)) if self.labelled else (None, None)
         values = np.asarray(self.data, dtype=float)
-        returns, others = (
-            with_benchmark(np.nan_to_num(values, nan=filled), value, *labels)[
-                first:, -1
-            ]
+        tables = [
+            with_benchmark(np.nan_to_num(values, nan=filled), value, *labels)
             for filled in (0.0, 1.0)
-        )
+        ]
+        returns, others = (table[first:, -1] for table in tables)
         missing = returns != others  # what a missing return is filled with matters
         if missing.any():
             row = self.row_text(first + int(np.argmax(missing)))
@@ -173,27 +156,23 @@ class ReturnsTable:
         if not count.any():
             raise ValueError("returns must have values, but all of them are missing")
         with np.errstate(over="ignore"):
-            squares = (
-                np.nansum(np.square(self.fractions), axis=0)[count > 0]
-                / count[count > 0]
-            )
+            squares = np.nansum(np.square(self.fractions), axis=0)
+        squares = squares[count > 0] / count[count > 0]
         typical = math.sqrt(periods_per_year * float(np.median(squares)))
         if typical > 3.0:  # 300% a year
             raise ValueError(
                 "returns must be fractions (0.01 is one percent), but "
-                f"{typical / math.sqrt(periods_per_year):.3g} a "
-                f"period, their typical size, is {typical:.0%} a year with "
-                f"periods_per_year={periods_per_year:g}. Pass "
-                "unit='percent' for percents. The returns of prices p are p[1:] / "
-                "p[:-1] - 1. unit='fractions' takes "
-                "any size"
+                f"{typical / math.sqrt(periods_per_year):.3g} a period, their typical "
+                f"size, is {typical:.0%} a year with "
+                f"periods_per_year={periods_per_year:g}. Pass unit='percent' for "
+                "percents. The returns of prices p are p[1:] / p[:-1] - 1. "
+                "unit='fractions' takes any size"
             )
         self._refuse(
             "must be fractions (0.01 is one percent)",
             self.fractions < -1,
             "nothing can lose more than all of it. Pass unit='percent' for percents "
-            "and unit='log' for logarithmic "
-            "returns. unit='fractions' takes any size",
+            "and unit='log' for logarithmic returns. unit='fractions' takes any size",
         )
 
     def _refuse(self, expected, wrong, advice):
@@ -202,6 +181,5 @@ class ReturnsTable:
             row, place = np.argwhere(wrong)[0]
             raise ValueError(
                 f"returns {expected}, got {self.fractions[row, place]:.4g} in column "
-                f"{self.columns[place]!r} for "
-                f"{self.row_text(row)}: {advice}"
+                f"{self.columns[place]!r} for {self.row_text(row)}: {advice}"
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Literal, Protocol, TypedDict, Unpack, overload
 
 import numpy as np
@@ -226,57 +227,43 @@ def walk_forward(
     )
     schedule = Schedule(table, starts, window, _by_asset(trading_cost, table), missing)
     if benchmark is None:
-        own = [
-            parameters_named(estimator, "benchmark").values()
-            for estimator in estimators.values()
-        ]
-        benchmark = next(
-            (value for values in own for value in values if value is not None), None
-        )
-    compared = None if benchmark is None else table.benchmark(benchmark, schedule.first)
+        own = [parameters_named(one, "benchmark") for one in estimators.values()]
+        given = [value for values in own for value in values.values()]
+        benchmark = next((value for value in given if value is not None), None)
     place = column_of(benchmark, table.columns, len(table.columns))
+    compared = None
+    if benchmark is not None:
+        compared = table.by_row(
+            table.benchmark(benchmark, schedule.first), slice(schedule.first, None)
+        )
     dated = [
         DatedPortfolio(name, estimator, schedule, place, verbose)
         for name, estimator in estimators.items()
     ]
-
     run = Parallel(n_jobs=n_jobs if len(dated) > 1 else 1)
-    followed = run(delayed(_follow)(one) for one in dated)
+    accounts = run(delayed(one.account)() for one in dated)
     left_out = {
         start: table.incomplete(begin, start) for begin, start, _ in schedule.fits()
     }
     shared = {
+        "schedule": schedule,
         "left_out": table.by_label(left_out),
         "periods_per_year": float(periods_per_year),
+        "benchmark_returns": compared,
     }
-    shared["benchmark_returns"] = (
-        None
-        if compared is None
-        else table.by_row(compared, slice(schedule.first, None))
-    )
     equal = _result(
-        EQUAL,
-        _equal_weights(schedule, place),
-        {},
-        {},
-        schedule,
-        equal_weights=None,
-        **shared,
+        EQUAL, _equal_weights(schedule, place), equal_weights=None, **shared
     )
     results = {
-        name: _result(
-            name, account, errors, warnings, schedule, equal_weights=equal, **shared
-        )
-        for name, (account, errors, warnings) in zip(estimators, followed, strict=True)
+        name: _result(name, account, equal_weights=equal, **shared)
+        for name, account in zip(estimators, accounts, strict=True)
     }
     for result in results.values():
         _warn_of(result)
     _warn_of_left_out(equal)
-    return (
-        WalkForwardComparison(results)
-        if _are_several(portfolio)
-        else next(iter(results.values()))
-    )
+    if _are_several(portfolio):
+        return WalkForwardComparison(results)
+    return next(iter(results.values()))
 
 
 def _are_several(portfolio):
@@ -285,18 +272,14 @@ def _are_several(portfolio):
 
 def _named(portfolio):
     """The estimators by their names."""
-    if isinstance(portfolio, (list, tuple)):
+    named = portfolio
+    if not _are_several(portfolio):
+        named = {"portfolio": portfolio}
+    elif not isinstance(portfolio, Mapping):
         named = {f"portfolio {k}": one for k, one in enumerate(portfolio, 1)}
-    else:
-        named = (
-            dict(portfolio)
-            if isinstance(portfolio, Mapping)
-            else {"portfolio": portfolio}
-        )
     for one in named.values() or [portfolio]:
-        if isinstance(one, type) or not (
-            hasattr(one, "fit") and hasattr(one, "get_params")
-        ):
+        methods = hasattr(one, "fit") and hasattr(one, "get_params")
+        if isinstance(one, type) or not methods:
             raise ValueError(
                 "portfolio must be an estimator with fit and get_params, or a dict "
                 f"or list of them, got {short(one)}"
@@ -317,8 +300,7 @@ def _first_row(n_rows, window, first_window):
     if first >= n_rows:
         raise ValueError(
             f"{name} must be smaller than the number of periods of the returns, "
-            f"{n_rows}, so that there are later "
-            f"ones, got {first}"
+            f"{n_rows}, so that there are later ones, got {first}"
         )
     return first
 
@@ -326,21 +308,14 @@ def _first_row(n_rows, window, first_window):
 def _by_asset(cost, table):
     """The cost of trades of each asset."""
     n_assets = len(table.columns)
-    given = cost
-    cost = as_numbers(
-        "trading_cost", aligned("trading_cost", cost, table.columns, n_assets)
-    )
+    given, cost = cost, aligned("trading_cost", cost, table.columns, n_assets)
+    cost = as_numbers("trading_cost", cost)
     if cost.shape not in ((), (n_assets,)) or not ((cost >= 0) & (cost < 1)).all():
         raise ValueError(
             "trading_cost must be a number from 0 to 1, or one for each of the "
             f"{n_assets} assets, got {short(given)}"
         )
     return np.broadcast_to(cost, n_assets)
-
-
-def _follow(dated):
-    """The account of a portfolio, and the errors and warnings of its fits."""
-    return dated.account(), dated.errors, dated.warnings
 
 
 def _equal_weights(schedule, place):
@@ -357,35 +332,31 @@ def _equal_weights(schedule, place):
     return Account(replace(schedule, missing="zero"), choose)
 
 
-def _result(name, account, errors, warnings, schedule, **shared):
+def _result(name, account, schedule, **shared):
     """The result of an account, with labels."""
-    table, n = schedule.table, len(schedule.table.rows)
+    table, n, errors = schedule.table, len(schedule.table.rows), account.errors
     held, trades = np.arange(schedule.first, n), schedule.starts
     if len(errors) == len(trades):
         start = next(iter(errors))
         raise ValueError(
             f"all {len(errors)} fits of {name!r} have failed. The first, for "
-            f"{table.row_text(start)}, said: "
-            f"{_cut(errors[start])}"
+            f"{table.row_text(start)}, said: {_cut(errors[start])}"
         )
-    periods = np.diff([*trades, n])
+    in_error = np.repeat(account.kept, np.diff([*trades, n]))
     missing = {start: table.labels(places) for start, places in account.missing.items()}
+    by_period = ("returns", "gross_returns", "weights")
+    by_trade = ("weights_before", "weights_after", "turnover", "costs")
     return WalkForwardResult(
         name=name,
-        returns=table.by_row(account.returns, held, name),
-        gross_returns=table.by_row(account.gross_returns, held, name),
-        weights=table.by_row_and_column(account.weights, held),
-        weights_before=table.by_row_and_column(account.before, trades),
-        weights_after=table.by_row_and_column(account.after, trades),
-        turnover=table.by_row(account.turnover, trades, name),
-        costs=table.by_row(account.costs, trades, name),
-        in_error=table.by_row(np.repeat(account.kept, periods), held, name),
+        in_error=table.by_row(in_error, held, name),
         errors=table.by_label(errors),
-        warnings=table.by_label(warnings),
+        warnings=table.by_label(account.warnings),
         missing=table.by_label(missing),
         lost_in=None if account.lost_in is None else table.label(account.lost_in),
         dates=table.rows[held],
         trade_dates=table.rows[trades],
+        **{key: table.by_row(getattr(account, key), held, name) for key in by_period},
+        **{key: table.by_row(getattr(account, key), trades, name) for key in by_trade},
         **shared,
     )
 
@@ -402,15 +373,11 @@ def _warn_of(result):
         )
     if result.warnings:
         row, texts = next(iter(result.warnings.items()))
-        unsettled = any(
-            text.startswith(UNSETTLED)
-            for texts in result.warnings.values()
-            for text in texts
-        )
+        said = chain.from_iterable(result.warnings.values())
+        unsettled = any(text.startswith(UNSETTLED) for text in said)
         warn(
             f"{name}: {len(result.warnings)} of {n} fits have warned. The first, for "
-            f"row {as_text(row)}, said: "
-            f"{_cut(texts[0])}",
+            f"row {as_text(row)}, said: {_cut(texts[0])}",
             ConvergenceWarning if unsettled else UserWarning,
         )
     if result.missing:
@@ -433,10 +400,9 @@ def _warn_of_left_out(result):
         row, labels = next(iter(result.left_out.items()))
         warn(
             "assets with missing returns in a window have the weight 0 after it: this "
-            "holds for "
-            f"{len(result.left_out)} of {len(result.trade_dates)} fits, first for row "
-            f"{as_text(row)} and "
-            f"{listed(labels, 5)}. left_out of the result has all of them"
+            f"holds for {len(result.left_out)} of {len(result.trade_dates)} fits, "
+            f"first for row {as_text(row)} and {listed(labels, 5)}. left_out of the "
+            "result has all of them"
         )
 
 

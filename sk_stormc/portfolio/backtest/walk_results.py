@@ -224,15 +224,11 @@ def statistics_of(returns: Any, periods_per_year: float) -> dict[str, float]:
     deviation = np.std(returns, ddof=1) if len(returns) > 1 else np.nan
     if deviation <= deviation_by_rounding(returns, np.finfo(float).eps):
         deviation = 0.0
-    wealth = np.prod(1 + returns)
+    wealth, root = max(np.prod(1 + returns), 0.0), np.sqrt(periods_per_year)
     return {
-        "annual return": float(wealth ** (periods_per_year / len(returns)) - 1)
-        if wealth > 0
-        else -1.0,
-        "annual deviation": float(np.sqrt(periods_per_year) * deviation),
-        "Sharpe ratio": float(np.sqrt(periods_per_year) * mean / deviation)
-        if deviation
-        else np.nan,
+        "annual return": float(wealth ** (periods_per_year / len(returns)) - 1),
+        "annual deviation": float(root * deviation),
+        "Sharpe ratio": float(root * mean / deviation) if deviation else np.nan,
         "largest drawdown": float(drawdowns_of(returns).max()),
     }
 
@@ -247,11 +243,10 @@ def drawdowns_of(returns: Any) -> FloatArray:
 def _statistics(result: WalkForwardResult) -> dict[str, float]:
     """All statistics of a portfolio."""
     years = len(result.dates) / result.periods_per_year
+    in_assets = np.asarray(result.weights).any(axis=1)
     return statistics_of(result.returns, result.periods_per_year) | {
         "annual turnover": float(np.sum(result.turnover) / years),
         "annual costs": float(np.sum(result.costs) / years),
-        "share of time in cash": float(
-            np.mean(~np.asarray(result.weights).any(axis=1))
-        ),
+        "share of time in cash": float(np.mean(~in_assets)),
         "share of time in error": float(np.mean(result.in_error)),
     }

@@ -222,11 +222,6 @@ class WithinRisk(Utility):
     """
 
     def __init__(self, task, max_risk):
-        if not task.measure.power:
-            raise ValueError(
-                "max_risk needs a risk apart from the mean return, got "
-                "risk_measure='entropic'"
-            )
         self.risk = task.with_aversion(np.inf)
         self.mean = task.mean
         self.max_risk = max_risk

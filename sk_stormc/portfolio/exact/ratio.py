@@ -154,11 +154,6 @@ class Ratio:
     """The problem of maximising the ratio. Its objective is minus the ratio."""
 
     def __init__(self, task):
-        if not task.measure.power:
-            raise ValueError(
-                "objective='ratio' needs a risk apart from the mean return, got "
-                "risk_measure='entropic'"
-            )
         self.task, self.risk = task, task.with_aversion(np.inf)
         # risk that counts as 0
         self.floor = PROGRAM_TOLERANCE * float(task.returns.std(axis=0).max())

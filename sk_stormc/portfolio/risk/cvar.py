@@ -151,11 +151,6 @@ class CVaRMoments(Moments):
     constant: float  # the constant terms of the parabolas
     shift, far = -1.0, 0.75
 
-    @property
-    def measure(self):
-        """CVaR with its confidence."""
-        return CVaR(1 - self.tail)
-
     @classmethod
     def none(cls, task):
         """Empty moments."""

@@ -19,7 +19,7 @@ from sk_stormc.utils.mapped_rows import blocks
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_choice, is_real
 
-__all__ = ["Entropic", "MomentsOfExponentials", "ReturnsInExponents"]
+__all__ = ["Entropic", "ReturnsInExponents"]
 
 
 class ReturnsInExponents(LogMeanExpProblem):
@@ -102,16 +102,25 @@ class EntropicPortfolioProblem(ReturnsInExponents, PortfolioProblem):
 
 
 @dataclass(frozen=True, eq=False)
-class MomentsOfExponentials(Moments):
-    """Mean row, and expansion of the logarithm of the sum of exponentials."""
+class EntropicMoments(Moments):
+    """Entropic risk: (1/lambda) log mean exp(-lambda <r_i, w>), by the mean row and an
+    expansion of the logarithm of the sum of exponentials."""
 
     risk_weight: float
     mean: np.ndarray
     weight: float = 0.0
     tilted: Tilted | None = None
+    earned = 1.0
+    far = 0.02
 
-    def around(self, x, rows, p):
-        """Add rows around x, which the exponents are proportional to."""
+    @classmethod
+    def none(cls, task):
+        """Empty moments."""
+        return cls(task.risk_weight, np.zeros(task.returns.shape[1]))
+
+    def plus(self, rows, p, w):
+        """Add rows around w."""
+        x = self.risk_weight * w
         new = Tilted.of(rows, p, x)
         tilted = new if self.tilted is None else self.tilted.around(x).plus(new)
         added, mean = mean_row(rows, p)
@@ -130,22 +139,6 @@ class MomentsOfExponentials(Moments):
             weight=factor * self.weight,
             tilted=self.tilted and self.tilted.times(factor),
         )
-
-
-class EntropicMoments(MomentsOfExponentials):
-    """Entropic risk: (1/lambda) log mean exp(-lambda <r_i, w>)."""
-
-    earned = 1.0
-    far = 0.02
-
-    @classmethod
-    def none(cls, task):
-        """Empty moments."""
-        return cls(task.risk_weight, np.zeros(task.returns.shape[1]))
-
-    def plus(self, rows, p, w):
-        """Add rows around w."""
-        return self.around(self.risk_weight * w, rows, p)
 
     def matrix(self):
         """Half of the covariance of the tilted rows."""

@@ -1,8 +1,7 @@
 """The entropic value at risk (EVaR), min over t > 0 of t log mean exp(-y / t) - t log(1
 - confidence)."""
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import brentq
@@ -12,9 +11,8 @@ from sk_stormc.portfolio.compositional import combine
 from sk_stormc.portfolio.exact.program import Formulation, gram, tilted
 from sk_stormc.portfolio.level import TailRiskProblem
 from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, shares
-from sk_stormc.portfolio.moments import tilts
 from sk_stormc.portfolio.quantiles import histogram
-from sk_stormc.portfolio.risk.entropic import MomentsOfExponentials, ReturnsInExponents
+from sk_stormc.portfolio.risk.entropic import ReturnsInExponents
 
 __all__ = ["EVaR"]
 
@@ -126,107 +124,6 @@ class EVaRPortfolioProblem(ReturnsInExponents, TailRiskProblem):
         return reweighted(losses, self._period_weights(), self.best_level(losses))
 
 
-@dataclass(frozen=True, eq=False)
-class EVaRMoments(MomentsOfExponentials):
-    """EVaR: min_t t log mean exp(-<r_i, w> / t) + t allowed, from the moments of
-    entropic risk around w / t."""
-
-    return_weight: float = 1.0
-    allowed: float = 0.0
-    t: float = 1.0
-    shift, far = -1.0, 0.1
-
-    @property
-    def measure(self):
-        """EVaR with its confidence."""
-        return EVaR(-math.expm1(-self.allowed))
-
-    @classmethod
-    def none(cls, task):
-        """Empty moments."""
-        return cls(
-            task.risk_weight,
-            np.zeros(task.returns.shape[1]),
-            return_weight=task.return_weight,
-            allowed=task.measure.allowed,
-        )
-
-    def plus(self, rows, p, w):
-        """Add rows around w / t, where t is the best temperature of w."""
-        t = (
-            self._temperature_of(rows, p, w)
-            if self.tilted is None
-            else self.temperature(w)
-        )
-        return replace(self.around(w / t, rows, p), t=t)
-
-    def _temperature_of(self, rows, p, w):
-        """The best t for some rows, at which the divergence of the tilted weights is
-        the allowed one."""
-        p = shares(len(rows), p)
-        losses = -(rows @ w)
-        least = np.exp(-6.0) * (float(losses.std()) or 1.0)
-        return self.measure.temperature(losses, p / p.sum(), least)
-
-    def _linear(self):
-        """The coefficients c and m of the expansion t (c + allowed) - <m, w> + w^T
-        covariance w / (2 t)."""
-        one = self.tilted
-        Vx = one.covariance @ one.x
-        return one.log_weight - np.log(
-            self.weight
-        ) + one.mean @ one.x + 0.5 * one.x @ Vx, one.mean + Vx
-
-    def temperature(self, w):
-        """The best t for w."""
-        c, _ = self._linear()
-        square = float(w @ self.tilted.covariance @ w)
-        slope = 2 * float(c + self.allowed)
-        t = np.sqrt(square / slope) if slope > 0 else np.inf
-        # the expansion is inaccurate further away
-        return float(np.clip(t, self.t / 2, self.t * 2))
-
-    def matrix(self):
-        """The covariance of the tilted rows, divided by twice the temperature at which
-        rows were last added."""
-        return self.tilted.covariance / (2 * self.t)
-
-    def minimised(self, solve, w):
-        """The minimiser, alternating between the weights for a temperature and the
-        temperature for the weights."""
-        _, m = self._linear()
-        at, before = np.log(self.temperature(w)), None
-        for _ in range(20):
-            t = np.exp(at)
-            fit = solve(
-                self.return_weight * self.mean + self.risk_weight * m,
-                self.risk_weight / (2 * t) * self.tilted.covariance,
-            )
-            off = np.log(self.temperature(fit.weights)) - at
-            if abs(off) <= 1e-4:
-                break
-            # a secant step, which converges faster than alternation alone
-            way = (
-                off
-                if before is None or off == before[1]
-                else -off * (at - before[0]) / (off - before[1])
-            )
-            before = at, off
-            at = at + (np.clip(way, -1.0, 1.0) if way * off > 0 else off)
-        return fit
-
-    def value(self, w):
-        """The objective without penalty."""
-        c, m = self._linear()
-        t = self.temperature(w)
-        risk = t * (c + self.allowed) - m @ w + w @ self.tilted.covariance @ w / (2 * t)
-        return float(self.risk_weight * risk - self.return_weight * (self.mean @ w))
-
-    def counts(self, rows, w):
-        """The weight of each row in the matrix."""
-        return tilts(rows, w / self.t)
-
-
 def _coldest(spread):
     """A temperature at which EVaR is nearly the largest of losses with this spread."""
     return max(1e-9 * float(spread), np.finfo(float).tiny)
@@ -249,7 +146,6 @@ class EVaR(Measure):
     shift = -1.0
     rounds = "sample"
     single_outer = True
-    moments = EVaRMoments
     problem = EVaRPortfolioProblem
 
     @property

@@ -65,9 +65,8 @@ def takes_rounds(solver, measure, returns):
         if not exact and not (is_word(solver, "moments") and measure.rounds == "sums"):
             raise ValueError(
                 "X must be an array or a data frame in memory, or a memmap, with this "
-                "solver or with more than "
-                f"{MAX_ASSETS} assets, got a dask collection of {d} assets: use "
-                "solver='auto', or compute X"
+                f"solver or with more than {MAX_ASSETS} assets, got a dask collection "
+                f"of {d} assets: use solver='auto', or compute X"
             )
         refuse_ordered(measure)
         return True
@@ -85,16 +84,14 @@ def refuse_ordered(measure):
     if measure.ordered:
         raise ValueError(
             f"risk_measure={measure.name!r} needs all periods in their order, in "
-            "memory or in a memmap, got a dask "
-            "collection: use X.compute()"
+            "memory or in a memmap, got a dask collection: use X.compute()"
         )
 
 
 def rounds_method(portfolio, task):
     """The exact method by rounds, with the interface of a solver."""
-    goal = (
-        portfolio.objective if portfolio.max_risk is None else float(portfolio.max_risk)
-    )
+    goal, max_risk = portfolio.objective, portfolio.max_risk
+    goal = goal if max_risk is None else float(max_risk)
     tol = TOL if portfolio.tol is None else portfolio.tol
     name = "moments" if is_word(portfolio.solver, "moments") else "newton"
     return ExactMethod(
@@ -105,16 +102,16 @@ def rounds_method(portfolio, task):
 def score_in_blocks(portfolio, task, weights):
     """`score` for returns in blocks."""
     w, rows, measure = np.asarray(weights, float), task.returns, task.measure
-    refuse_ordered(measure)
-    mean = float(rows.first_sum(lambda start, rows, p: p @ rows) @ w)
+    if rows.in_dask:
+        refuse_ordered(measure)
+    mean = float(rows.mean @ w)
     if portfolio.max_risk is not None:
         return mean
     risk = PortfolioReturns(rows.returns_of(w)).risk(measure, mean).value
     if portfolio.objective == "ratio":
         return mean / risk ** (1 / measure.power)
-    return (
-        mean * task.return_weight if measure.power else 0.0
-    ) - task.linear_weight * risk
+    earned = mean * task.return_weight if measure.power else 0.0
+    return earned - task.linear_weight * risk
 
 
 class Rounds:
@@ -132,16 +129,8 @@ class Rounds:
 
     def __init__(self, task, goal, tol):
         measure = task.measure
-        if goal != "utility" and not measure.power:
-            what = "objective='ratio'" if goal == "ratio" else "max_risk"
-            raise ValueError(
-                f"{what} needs a risk apart from the mean return, got "
-                "risk_measure='entropic'"
-            )
-        if (
-            measure.name == "semivariance" and goal != "utility"
-        ):  # the root, which is homogeneous
-            measure = Semideviation(2.0)
+        if measure.name == "semivariance" and goal != "utility":
+            measure = Semideviation(2.0)  # the root, which is homogeneous
         self.task = task = replace(task, measure=measure)
         self.rows, self.penalty, self.tol = task.returns, task.penalty, tol
         self.most = MAX_CUTS if measure.ordered else MAX_ROUNDS
@@ -153,6 +142,7 @@ class Rounds:
         self.table = kind(self.rows, task, int(size), most)
         if kind is tables.AggregatedRows and goal in ("utility", "ratio"):
             self.tol *= AGGREGATED_TOL
+        self.checked = False  # whether some portfolio is known to meet the maximum risk
         mean = self.table.mean
         if goal == "utility":
             self.goal = UtilityOfMean(task, mean)
@@ -197,11 +187,9 @@ class Rounds:
     def minimise(self, callback):
         """Find the weights. ``callback`` is called with the best weights so far after
         each round."""
-        goal = self.goal
-        rows = self.table
-        exact = isinstance(self.table, tables.Moments)
-        table, best, lower, unit = self.first, self.at(self.start), -np.inf, 0.0
-        point = best
+        goal, rows, table = self.goal, self.table, self.first
+        point = best = self.at(self.start)
+        lower, unit = -np.inf, 0.0
         for k in range(self.most):
             if k:
                 if not rows.has_room(point):
@@ -212,24 +200,25 @@ class Rounds:
                     if self._is_small(best, lower):
                         break
                 if len(self.gaps) > STALLED_FRACTION * self.most:
-                    if rows.is_large():
+                    if rows.is_large:
                         break
                     self.table = rows = tables.AllRows(rows)
                     table, self.gaps = rows.table, []
             # from the last point a small improvement would count as rounding
             fit = goal.minimised(table, self.start)
-            if not fit.feasible and not self.checked:
+            if fit.reason and not self.checked:
                 point = best = self._of_least_risk()
                 continue
-            if rows.below and (k or exact):
-                lower = max(lower, fit.lower)
-            unit, point = max(unit, fit.unit), self.at(rows.proposed(fit.weights, best))
+            if rows.below and (k or isinstance(rows, tables.Moments)):
+                lower = max(lower, fit.value - fit.gap)
+            w = np.asarray(fit.weights, float)
+            unit, point = max(unit, fit.unit), self.at(rows.proposed(w, best))
             goal.learn(point)
             if point.value > best.value and not rows.below:
                 point = self._between(best, point)
             best = min(best, point, key=lambda point: point.value)
             self.points = [self.at(self.start), best, point]
-            callback(best.w, fit.n_evaluated)
+            callback(best.w, fit.n_iter * len(table.p))
             if self._is_small(best, lower):
                 break
         return Optimum(best.w, best.value, self.gap, k, unit)
@@ -242,8 +231,6 @@ class Rounds:
             self.gaps = []
         self.gaps.append(self.gap)
         return self.gap <= max(self.tol, MIN_TOL) * self.spread(best.w)
-
-    checked = False  # whether the maximum risk is known to be that of a portfolio
 
     def _of_least_risk(self):
         """The point of least risk. Raises an error if its risk is above the limit."""

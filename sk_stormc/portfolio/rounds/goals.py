@@ -6,16 +6,16 @@ lower bound of the objective over all portfolios that follows from a linear lowe
 of the risk.
 """
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
 from sk_stormc.portfolio.exact.feasible_set import FeasibleSet, minimise_around
 from sk_stormc.portfolio.exact.objectives import BelowLeastRisk, Utility, WithinRisk
-from sk_stormc.portfolio.exact.program import solve_portfolio
+from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
 from sk_stormc.portfolio.exact.ratio import Ratio, no_maximum
 
-__all__ = ["MeanWithinRisk", "RatioOfMean", "TableFit", "UtilityOfMean"]
+__all__ = ["MeanWithinRisk", "RatioOfMean", "UtilityOfMean"]
 
 # Error of the minima of HiGHS, relative to the largest coefficient and to the weights.
 # Without this allowance, lower bounds are above the minimum by up to 2e-5 of it.
@@ -26,15 +26,10 @@ MAX_MARGIN_ERROR = 1e-3
 DINKELBACH_STEPS = 20  # 3 to 5 are usual
 
 
-@dataclass
-class TableFit:
-    """The optimum of a table in memory."""
-
-    weights: np.ndarray
-    lower: float  # a lower bound of the objective over all portfolios, on the table
-    unit: float  # a typical size of the objective
-    n_evaluated: int  # evaluations of rows
-    feasible: bool = True
+def counted(objective):
+    """The optimum of an objective for a table, with the number of its iterations."""
+    iterations = []
+    return replace(objective.minimise(iterations.append), n_iter=len(iterations))
 
 
 class UtilityOfMean:
@@ -67,14 +62,9 @@ class UtilityOfMean:
         return np.asarray(Utility(table).start, float)
 
     def minimised(self, table, start):
-        """The optimum of a table, a `MeanRisk` in memory."""
-        best = solve_portfolio(table, start)
-        return TableFit(
-            np.asarray(best.weights, float),
-            best.value - best.gap,
-            best.unit,
-            best.n_iter * len(table.p),
-        )
+        """The `Optimum` of a table, a `MeanRisk` in memory, with a bound of its gap to
+        all portfolios on the table."""
+        return solve_portfolio(table, start)
 
     def learn(self, point):
         """Compare the risk of the last optimum on its table with its risk over all
@@ -83,12 +73,9 @@ class UtilityOfMean:
     def lower(self, point, slope):
         """The lower bound that follows from risk(v) >= risk + slope @ (v - w)."""
         c = self.task.linear_weight * slope - self.return_weight * self.mean
-        return (
-            self.value(point.w, point.risk)
-            - self.costs(point.w)
-            - c @ point.w
-            + self._minimum(c, point.w)[1]
-        )
+        w = point.w
+        at_point = self.value(w, point.risk) - self.costs(w) - c @ w
+        return at_point + self._minimum(c, w)[1]
 
     def _minimum(self, c, w, weight=1.0):
         """The minimiser and the minimum of c @ s + weight * costs(s). Missing bounds
@@ -96,11 +83,8 @@ class UtilityOfMean:
         around = w if w.any() else np.ones(len(w))
         s, value = minimise_around(self.feasible, c, around, weight)
         if len(self.feasible.A) or self.feasible.norms:
-            value -= (
-                LINEAR_PROGRAM_ERROR
-                * np.abs(c).max()
-                * (np.abs(s).max() + np.abs(w).max())
-            )
+            size = np.abs(s).max() + np.abs(w).max()
+            value -= LINEAR_PROGRAM_ERROR * np.abs(c).max() * size
         return s, (value if np.isfinite(value) else -np.inf)
 
 
@@ -120,10 +104,8 @@ class RatioOfMean(UtilityOfMean):
 
     def value(self, w, risk):
         """The objective of weights whose risk is known."""
-        risk, net = (
-            max(risk, 0.0) ** (1 / self.task.measure.power),
-            float(self.mean @ w) - self.costs(w),
-        )
+        risk = max(risk, 0.0) ** (1 / self.task.measure.power)
+        net = float(self.mean @ w) - self.costs(w)
         if risk <= self.floor:
             if net > 0:
                 raise no_maximum("a portfolio has no risk")
@@ -139,22 +121,13 @@ class RatioOfMean(UtilityOfMean):
 
     def minimised(self, table, start):
         """The optimum of a table."""
-        n_iter = []
         try:
-            best = Ratio(table).minimise(n_iter.append)
+            return counted(Ratio(table))
         except ValueError:
             # a portfolio has no risk on the table: a step of Dinkelbach's method has a
             # minimum
-            fit = super().minimised(
-                table.with_aversion(self.largest, self.penalty), start
-            )
-            return TableFit(fit.weights, -np.inf, 0.0, fit.n_evaluated)
-        return TableFit(
-            np.asarray(best.weights, float),
-            best.value - best.gap,
-            best.unit,
-            len(n_iter) * len(table.p),
-        )
+            step = table.with_aversion(self.largest, self.penalty)
+            return replace(solve_portfolio(step, start), gap=np.inf, unit=0.0)
 
     def lower(self, point, slope):
         """The bound of net return / slope @ v, by Dinkelbach's iterations.
@@ -205,28 +178,23 @@ class MeanWithinRisk(UtilityOfMean):
 
     def merit(self, w, risk):
         """The objective with an exact penalty for a risk beyond the limit."""
-        return (
-            self.costs(w)
-            - float(self.mean @ w)
-            + 2 * self.aversion * max(risk - self.limit, 0.0)
-        )
+        beyond = max(risk - self.limit, 0.0)
+        return self.costs(w) - float(self.mean @ w) + 2 * self.aversion * beyond
 
     def minimised(self, table, start):
-        """The optimum of a table, or its portfolio of least risk if that is beyond the
-        limit."""
-        n_iter, lowered = [], self.max_risk * (1 - self.margin)
+        """The optimum of a table, or its portfolio of least risk, with a reason, if
+        that is beyond the limit."""
+        lowered, power = self.max_risk * (1 - self.margin), self.task.measure.power
         try:
             objective = WithinRisk(table, lowered)
         except BelowLeastRisk as error:
             self._model = None
-            return TableFit(
-                np.asarray(error.weights, float), -np.inf, 0.0, 0, feasible=False
-            )
-        best = objective.minimise(n_iter.append)
-        w, power = np.asarray(best.weights, float), self.task.measure.power
-        self.aversion, self._model = objective.aversion, objective.risk_at(w) ** power
-        lower = best.value - best.gap - self.aversion * (self.limit - lowered**power)
-        return TableFit(w, lower, best.unit, len(n_iter) * len(table.p))
+            return Optimum(error.weights, 0.0, np.inf, 0, reason=str(error))
+        best = counted(objective)
+        self.aversion = objective.aversion
+        self._model = objective.risk_at(best.weights) ** power
+        margin = self.aversion * (self.limit - lowered**power)
+        return replace(best, gap=best.gap + margin)
 
     def learn(self, point):
         """Set the margin to twice the relative error of the table's risk, once that is

@@ -36,9 +36,8 @@ class Reader:
     benchmark: np.ndarray | None
     has_returns: bool  # whether the last table has the benchmark's returns
     total: float = 1.0  # of the weights
-    shift: np.ndarray | None = (
-        None  # added to the returns of each period, for forecasts of their means
-    )
+    # added to the returns of each period, for forecasts of their means
+    shift: np.ndarray | None = None
     own_shift: float = 0.0  # added to the benchmark's returns
 
     def __call__(self, start, X, *more):
@@ -67,8 +66,6 @@ class Rows:
     Parameters
     ----------
     returns : ndarray, MappedRows or dask collection of shape (n_periods, n_assets)
-    dtype : dtype
-        Of the fitted weights.
     sample_weight : array-like of shape (n_periods,), default=None
     half_life : float, default=None
     benchmark : object, default=None
@@ -83,7 +80,6 @@ class Rows:
     def __init__(
         self,
         returns,
-        dtype,
         sample_weight=None,
         half_life=None,
         benchmark=None,
@@ -91,25 +87,21 @@ class Rows:
         labels=None,
         check=None,
     ):
-        d, named = returns.shape[1], None
-        if columns is not None:
-            named = [*columns, "benchmark"]
+        d, named = returns.shape[1], columns and [*columns, "benchmark"]
         self._check = check or partial(check_finite_rows, "X", columns=named)
         self._checked = type(returns) is np.ndarray  # which is checked in memory
-        value, weighs = None, True
-        if is_dask(benchmark):
-            value, weighs = benchmark, False
-        elif benchmark is not None:
-            value, weighs = benchmark_of(
-                benchmark, columns, labels, blocks_of(returns).n_rows, d
-            )
+        value, weighs = benchmark, benchmark is None
+        if benchmark is not None and not is_dask(benchmark):
+            n = blocks_of(returns).n_rows
+            value, weighs = benchmark_of(benchmark, columns, labels, n, d)
         self._blocks = blocks_of(returns, sample_weight, None if weighs else value)
         n = self._blocks.n_rows
         if n < 2:
             raise ValueError(f"X must have at least 2 periods, got {n}")
         if sample_weight is not None and not is_dask(sample_weight):
             check_weights(sample_weight, n, "for period")
-        self.shape, self.dtype, self.size = (n, d + (value is not None)), dtype, n * d
+        self.shape = n, d + (value is not None)
+        self.in_dask = is_dask(returns)
         self._reader = Reader(
             n,
             sample_weight is not None,
@@ -138,13 +130,15 @@ class Rows:
 
     def sum(self, function, *kept):
         """Add up ``function(start, rows, p, *kept)`` over the blocks."""
-        n_kept, reader = len(kept), self._reader
+        n_kept, reader, blocks = len(kept), self._reader, self._blocks
+        for other in kept:
+            blocks = blocks.beside(other)
 
         def of_block(start, *tables):
             split = len(tables) - n_kept
             return function(start, *reader(start, *tables[:split]), *tables[split:])
 
-        return self._beside(kept).sum(of_block)
+        return blocks.sum(of_block)
 
     def first_sum(self, function):
         """`sum`, with an error for returns that are not finite."""
@@ -186,12 +180,6 @@ class Rows:
             return np.column_stack([rows @ w, p])
 
         return self._blocks.map(of_block)
-
-    def _beside(self, kept):
-        blocks = self._blocks
-        for other in kept:
-            blocks = blocks.beside(other)
-        return blocks
 
 
 def returns_lazily(X, weights):

@@ -72,6 +72,7 @@ class Table:
         """Whether the table can take the rows that the point asks for."""
         return True
 
+    @property
     def is_large(self):
         """Whether all rows are too many for one table."""
         return len(self.rows) > self.most
@@ -88,12 +89,11 @@ class Table:
 class Moments(Table):
     """A table of 2 n rows with the mean and the covariance of all rows."""
 
+    is_large = True  # no other table is better
+
     def __init__(self, rows, task, size, most):
-        self.task, self.sums = (
-            task,
-            rows.first_sum(lambda start, rows, p: Sums.of(rows, p)),
-        )
-        self.mean, self.covariance = self.sums.mean, self.sums.covariance()
+        sums = rows.first_sum(lambda start, rows, p: Sums.of(rows, p))
+        self.task, self.mean, self.covariance = task, sums.mean, sums.covariance()
 
     def returns_of(self, w):
         """What the sums say of a portfolio, without a pass."""
@@ -107,10 +107,6 @@ class Moments(Table):
     def next(self, point):
         """The same table, and None for the gradient."""
         return self.first(), None
-
-    def is_large(self):
-        """True: no other table is better."""
-        return True
 
 
 class CorrectedSample(Table):
@@ -129,8 +125,7 @@ class CorrectedSample(Table):
 
     def next(self, point):
         """The table and the gradient."""
-        slope = point.slope
-        worst = -np.inf
+        slope, worst = point.slope, -np.inf
         if len(self.single[2]) < self.size:
             n = WORST_FRACTION * self.size
             low, high = point.returns.ends
@@ -157,11 +152,8 @@ class CorrectedSample(Table):
         table = self.made_of(
             np.concatenate([rows, self.sample[rest]]), np.concatenate([p, of_rest])
         )
-        table.linear = (
-            sums[0]
-            - table.measure.subgradient(table.returns @ point.w, table.p)
-            @ table.returns
-        )
+        y = table.returns @ point.w
+        table.linear = sums[0] - table.measure.subgradient(y, table.p) @ table.returns
         return table, sums[0]
 
     def _add(self, *rows):
@@ -208,13 +200,10 @@ class AggregatedRows(Table):
 
             def first_sides(start, kept):
                 y, distance = kept[:, 0], np.abs(kept[:, 0] - kink)
-                single = (distance < near) | (
-                    (distance == near)
-                    & (uniform(start, len(y)) < size / len(self.rows))
-                )
-                return np.where(single, SINGLE, np.where(y < kink, TAIL, REST)).astype(
-                    np.int8
-                )
+                some = uniform(start, len(y)) < size / len(self.rows)
+                single = (distance < near) | ((distance == near) & some)
+                sides = np.where(single, SINGLE, np.where(y < kink, TAIL, REST))
+                return sides.astype(np.int8)
 
             self.sides = point.returns.kept.map(first_sides)
 
@@ -244,21 +233,16 @@ def sided(kept, sides, kink):
 class AllRows(Table):
     """All rows in one table, if they are few enough."""
 
+    is_large = True  # there are no further rows
+
     def __init__(self, other):
-        rows, p = map(
-            np.concatenate,
-            other.rows.sum(lambda start, rows, p: ([rows[p > 0]], [p[p > 0]])),
-        )
+        some = other.rows.sum(lambda start, rows, p: ([rows[p > 0]], [p[p > 0]]))
         self.rows, self.task, self.mean = other.rows, other.task, other.mean
-        self.table = other.made_of(rows, p)
+        self.table = other.made_of(*map(np.concatenate, some))
 
     def next(self, point):
         """The same table, and None for the gradient."""
         return self.table, None
-
-    def is_large(self):
-        """True: there are no further rows."""
-        return True
 
 
 class CuttingPlanes(Table):
@@ -269,6 +253,8 @@ class CuttingPlanes(Table):
     is the largest loss of a table.
     """
 
+    is_large = True  # the table of all rows is a large linear program
+
     def __init__(self, rows, task, size, most):
         super().__init__(rows, task, 1, most)
         self.slopes, self.halfway = [], False
@@ -277,25 +263,19 @@ class CuttingPlanes(Table):
         """A table without risk."""
         return self._of_cuts(np.zeros((1, len(self.mean))))
 
-    def is_large(self):
-        """True: the table of all rows is a large linear program."""
-        return True
-
     def next(self, point):
         """The table with a further row, and the gradient."""
         q = point.slope
-
-        def of_block(start, rows, p):
-            return q[start : start + len(rows)] @ rows
-
-        slope = self.rows.sum(of_block)
+        slope = self.rows.sum(
+            lambda start, rows, p: q[start : start + len(rows)] @ rows
+        )
         self.slopes.append(-slope)
         return self._of_cuts(np.array(self.slopes)), slope
 
     def proposed(self, w, best):
         """Every second point is halfway to the best one, which steadies the method."""
         self.halfway = not self.halfway
-        return w if self.halfway or best is None else (w + best.w) / 2
+        return w if self.halfway else (w + best.w) / 2
 
     def _of_cuts(self, rows):
         shift = self.mean - rows.mean(axis=0)  # which changes the largest loss
