@@ -12,11 +12,11 @@ from sk_stormc.core.metrics import Metric
 from sk_stormc.core.source import FiniteSource
 from sk_stormc.core.weighted import WeightedComponents
 from sk_stormc.portfolio.mean_risk import MeanRisk
-from sk_stormc.utils.blocks import check_finite_rows
 from sk_stormc.utils.docstrings import inherit_parameters
 from sk_stormc.utils.mapped_rows import MappedRows, blocks
 from sk_stormc.utils.types import ArrayLike, RiskMeasure
 from sk_stormc.utils.validation import (
+    check_all_finite,
     check_choice,
     check_metric,
     check_numeric,
@@ -199,7 +199,7 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
                 f"returns must be of shape (n_periods, n_assets), got {R.shape}"
             )
         for start, rows in blocks(R):
-            check_finite_rows("returns", rows, start=start)
+            check_all_finite("returns", rows, start)
         task = MeanRisk.of(R, measure, risk_aversion, sample_weight, penalty)
         self.task, self.measure, self.penalty = task, measure, penalty
         self.returns, self.weights = task.returns, task.p
