@@ -137,8 +137,8 @@ def linear_of(value, groups, columns, n_assets):
     None."""
     labels = list(range(n_assets)) if columns is None else columns
     sums = _groups(groups, labels)
-    if value is None:
-        return None
+    if value is None or isinstance(value, Linear):  # which the command makes
+        return value
     if isinstance(value, str):
         value = [value]
     several = isinstance(value, (list, tuple, np.ndarray)) and len(value)

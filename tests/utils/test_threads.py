@@ -124,7 +124,8 @@ def test_an_estimator_holds_blas(two_of_blas, method, monkeypatch):
         "_make_solver",
         lambda self: seen.append(blas()) or make(self),
     )
-    getattr(CompositionalPortfolio(max_iter=3, tol=0, random_state=0), method)(RETURNS)
+    portfolio = CompositionalPortfolio("storm-c", max_iter=3, tol=0, random_state=0)
+    getattr(portfolio, method)(RETURNS)
     assert set(seen) == {1} and blas() == 2
 
 
