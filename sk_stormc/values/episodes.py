@@ -187,9 +187,9 @@ def _unit_of(later):
     smallest difference."""
     if later.dtype.kind not in "mM":
         return 1
-    none = later.dtype.type(0)
+    none, one = np.arange(2).astype(later.dtype)
     later = later[later > none]
-    unit = later.min() if len(later) else later.dtype.type(1)
+    unit = later.min() if len(later) else one
     odd = later[later % unit != none]
     if len(odd):
         raise ValueError(

@@ -173,7 +173,8 @@ def test_dates_of_one_clock_have_gaps():
 
 def test_times_that_say_nothing_of_steps():
     parts = some(LOG, slice(None), "next_X") | {"episode": EPISODE}
-    jittered = np.datetime64("2024-01-01T00:00:00") + 60 * STEP + (STEP % 3)
+    seconds = (60 * STEP + STEP % 3) * np.timedelta64(1, "s")
+    jittered = np.datetime64("2024-01-01T00:00:00") + seconds
     for time, text in (
         (
             jittered,

@@ -150,9 +150,9 @@ class ExactMethod:
             gap = objective.gap_at(self.best)
         except KeyboardInterrupt:
             reason = StopReason.INTERRUPTED
-        last = self.n_iter, self._ifo(), self.value
-        if self.records[-1] != last:
-            self.records.append(last)
+        if self.records[-1][0] == self.n_iter:  # its value may have changed since
+            self.records.pop()
+        self.records.append((self.n_iter, self._ifo(), self.value))
         iterations, ifo, curve = map(np.array, zip(*self.records, strict=True))
         return SolverResult(
             x=self.best,
