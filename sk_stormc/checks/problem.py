@@ -15,6 +15,7 @@ from sk_stormc.checks.points import f_is_defined, in_power, in_two_units, power_
 from sk_stormc.checks.return_values import BATCH_SIZE, SIDES, ReturnValues
 from sk_stormc.core.attribute_checks import check_attributes
 from sk_stormc.core.composition import FiniteSumComposition
+from sk_stormc.core.penalties import penalized
 from sk_stormc.core.problem import CompositionalProblem, takes_weights
 from sk_stormc.core.source import FiniteSource, source_of
 from sk_stormc.streams.problem import StreamingProblem
@@ -250,7 +251,7 @@ class _Check(ReturnValues):
             self.slopes(name, "f_u", "outer in u", f_u[None], in_u, u, spread)
 
         def phi(z):
-            return problem.objective(z) - (0.0 if R is None else R.value(z))
+            return problem.objective(z) - penalized(0.0, R, z)
 
         f, F = float(problem.outer(x, self.u)), problem.gradient(x)
         terms = np.abs(f_u) @ np.abs(self.u), np.abs(f_x) @ np.abs(x)

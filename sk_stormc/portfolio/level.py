@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sk_stormc.core.penalties import Box, as_penalty, check_penalty
+from sk_stormc.core.penalties import Box, as_penalty, check_penalty, projected
 from sk_stormc.portfolio.compositional import PortfolioProblem, combine, measures
 from sk_stormc.portfolio.exact.feasible_set import linear_minimum
 from sk_stormc.portfolio.mean_risk import mean_of, typical_size
@@ -179,7 +179,7 @@ class LevelProblem(PortfolioProblem):
         they get alternating signs."""
         equal = np.full(self.n_assets, 1 / self.n_assets)
         for w in (equal, equal * np.where(np.arange(self.n_assets) % 2, -1, 1)):
-            w = w if self.of_weights is None else self.of_weights.project(w)
+            w = projected(self.of_weights, w)
             if w.any():
                 break
         return w

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sk_stormc.core.penalties import penalized
 from sk_stormc.core.weighted import with_sum_one
 from sk_stormc.portfolio.sums import BLOCK_ROWS
 from sk_stormc.utils.validation import check_number, check_weights, is_real
@@ -241,7 +242,7 @@ class MeanRisk:
         value = self.measure.objective(self, w)
         if self.linear is not None:
             value += self.linear_weight * float(self.linear @ w)
-        return value if self.penalty is None else value + self.penalty.value(w)
+        return penalized(value, self.penalty, w)
 
     def _chunks(self):
         """Blocks of rows in float64, with their weights as a column."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sk_stormc.core.penalties import penalized, projected
 from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
 from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
 from sk_stormc.portfolio.exact.quadratic import solve_quadratic
@@ -224,7 +225,7 @@ class MomentStream:
 
     def _feasible(self, w):
         """The weights, projected on the constraint."""
-        return w if self.task.penalty is None else self.task.penalty.project(w)
+        return projected(self.task.penalty, w)
 
     def _added(self, moments):
         """What is added to each row, so that the rows have the means of the returns, or
@@ -233,8 +234,7 @@ class MomentStream:
 
     def _value(self, moments, w):
         value = moments.value(w) - moments.earned * float(self._added(moments) @ w)
-        penalty = self.task.penalty
-        return value if penalty is None else value + penalty.value(w)
+        return penalized(value, self.task.penalty, w)
 
     def _reported(self, stop):
         fit = self._settled(stop)

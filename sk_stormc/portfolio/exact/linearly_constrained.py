@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sk_stormc.core.penalties import Penalty, as_penalty
+from sk_stormc.core.penalties import Penalty, as_penalty, penalized, projected
 from sk_stormc.portfolio.exact.convex_program import Program
 from sk_stormc.portfolio.exact.feasible_set import (
     FARTHEST_WEIGHT,
@@ -162,7 +162,7 @@ class LinearlyConstrained(Penalty):
 
     def value(self, x):
         """The l1 norm, the transaction costs and the squares."""
-        return 0.0 if self.penalty is None else self.penalty.value(x[: self.n_assets])
+        return penalized(0.0, self.penalty, x[: self.n_assets])
 
     def on_bounds(self, x):
         """The point with bounds, budget and mean return satisfied exactly.
@@ -170,8 +170,7 @@ class LinearlyConstrained(Penalty):
         The interior-point method does so up to rounding. The mean return is raised by a
         mixture with `richest`.
         """
-        w = x[: self.n_assets]
-        w = w if self.penalty is None else self.penalty.project(w)
+        w = projected(self.penalty, x[: self.n_assets])
         x = np.append(w, -np.ones(1, w.dtype)) if self.has_benchmark else w
         if self.mean is None or not np.isfinite(x).all():
             return x

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.optimize import brentq
 
+from sk_stormc.core.penalties import penalized
 from sk_stormc.portfolio.exact.feasible_set import (
     FeasibleSet,
     linear_minimum,
@@ -56,7 +57,7 @@ def slope_gap(problem, w):
     """
     with np.errstate(all="ignore"):  # after an overflow the gap is NaN
         c = np.asarray(problem.gradient(w), float)
-        value = 0.0 if problem.penalty is None else problem.penalty.value(w)
+        value = penalized(0.0, problem.penalty, w)
         least = linear_minimum(problem.penalty, c, np.asarray(w, float))
         return float(np.maximum(c @ w + value - least, 0.0))
 
@@ -258,7 +259,7 @@ class WithinRisk(Utility):
 
     def value_at(self, weights):
         """Minus the mean return after costs."""
-        costs = 0.0 if self.penalty is None else self.penalty.value(weights)
+        costs = penalized(0.0, self.penalty, weights)
         return costs - float(self.mean @ weights)
 
     def gap_at(self, weights):

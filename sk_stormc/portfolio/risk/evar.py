@@ -7,6 +7,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import logsumexp, xlogy
 
+from sk_stormc.core.penalties import penalized
 from sk_stormc.portfolio.compositional import combine
 from sk_stormc.portfolio.exact.program import Formulation, gram, tilted
 from sk_stormc.portfolio.level import TailRiskProblem
@@ -105,8 +106,7 @@ class EVaRPortfolioProblem(ReturnsInExponents, TailRiskProblem):
 
     def objective(self, x):
         """Phi(x), exact, including R."""
-        value = self._value(x, self.log_mean(x))
-        return value if self.penalty is None else value + self.penalty.value(x)
+        return penalized(self._value(x, self.log_mean(x)), self.penalty, x)
 
     def _value(self, x, log_mean):
         risk = self._risk_weight * float(x[-1]) * (log_mean + self.measure.allowed)

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from sk_stormc.core.penalties import penalized
 from sk_stormc.portfolio.exact.feasible_set import FeasibleSet, minimise_around
 from sk_stormc.portfolio.exact.objectives import BelowLeastRisk, Utility, WithinRisk
 from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
@@ -43,7 +44,7 @@ class UtilityOfMean:
 
     def costs(self, w):
         """The value of the penalty."""
-        return 0.0 if self.penalty is None else self.penalty.value(w)
+        return penalized(0.0, self.penalty, w)
 
     def value(self, w, risk):
         """The objective of weights whose risk is known."""
