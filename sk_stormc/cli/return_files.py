@@ -190,7 +190,8 @@ def read_parquet_files(pattern, drop_missing=False, unit=None, options=DEFAULTS)
             )
     dropped = [name for name in frame.columns if name not in kept]
     values = frame[kept]
-    values = values.mask(values.isin(list(MISSING_CODES)))
+    # isin of dask cannot be computed in an array of a single partition
+    values = values.replace(list(MISSING_CODES), np.nan)
     values = values.dropna() if drop_missing else values
     notes = (f"{len(paths)} files",)
     notes += (f"left out: {', '.join(dropped)}",) * bool(dropped)

@@ -177,11 +177,19 @@ def test_several_files_of_returns(capsys):
     assert code == 2 and "--walk-forward needs returns of one file, got" in err
 
 
+def test_a_pattern_may_match_a_single_file(capsys):
+    pytest.importorskip("dask.dataframe")
+    RETURNS.reset_index().to_parquet("single.parquet")
+    out, weights = weights_of(capsys, "--data", "sing*.parquet")
+    assert "sing*.parquet: 3 assets, no dates, 1 files" in out
+    np.testing.assert_allclose(weights, expected_weights(), atol=1e-6)
+
+
 def test_several_files_whose_columns_are_numbered(capsys):
     pytest.importorskip("dask.dataframe")
-    numbered = RETURNS.set_axis(range(3), axis=1)
-    # dask reads an index in a way that pandas 3.1 deprecates
-    numbered.to_parquet("numbered.parquet", index=False)
+    # dask reads an index of dates in a way that pandas 3.1 deprecates; a range is none
+    numbered = RETURNS.set_axis(range(3), axis=1).reset_index(drop=True)
+    numbered.to_parquet("numbered.parquet")
     code, _, err = run(capsys, "portfolio", "--data", "number*.parquet")
     assert code == 2 and "number*.parquet: expected columns named by texts" in err
 
