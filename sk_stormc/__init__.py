@@ -28,7 +28,7 @@ from sk_stormc.values.behaviour import estimated_ratios
 from sk_stormc.values.estimator import BellmanValueEstimator
 from sk_stormc.values.off_policy import PolicyValue, off_policy_value
 
-__version__ = "0.5.0"
+__version__ = "0.6.0.dev0"
 
 __all__ = [
     "ASCPG",
