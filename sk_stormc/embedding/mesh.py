@@ -32,7 +32,7 @@ class Mesh:
     ----------
     spacing : float, default=0.5
         Largest distance between two nodes, in units of the kernel's width. With .5, Z
-        has a relative error of about 1e-3. A map too wide for 4096 cells along a side
+        has a relative error below 1e-4. A map too wide for 4096 cells along a side
         has a coarser mesh.
     dof : float, default=1.0
         Degrees of freedom a. With a < 1 the kernel is narrower near 0, and the mesh is
