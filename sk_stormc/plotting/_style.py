@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import Formatter, Locator, MaxNLocator, NullLocator
 
 from sk_stormc.utils.validation import short
@@ -86,6 +87,14 @@ def axes_for(ax, **figure):
     if not isinstance(ax, Axes):
         raise ValueError(f"ax must be matplotlib axes or None, got {short(ax)}")
     return ax
+
+
+def write_literally(*artists):
+    """Draw the texts of artists, such as names in a legend, as they are. Matplotlib
+    would read a part between two dollar signs as a formula."""
+    for artist in artists:
+        for text in artist.findobj(Text):
+            text.set_parse_math(False)
 
 
 def local_times(values):
@@ -187,6 +196,7 @@ def place_labels(ax, points, texts, taken, **style):
                 ha=("center", "left", "right")[np.sign(dx)],
                 va=("center", "bottom", "top")[np.sign(dy)],
                 annotation_clip=True,
+                parse_math=False,
                 **style,
             )
             label.set_in_layout(False)

@@ -66,7 +66,7 @@ class PointLayers:
         values are behind the others."""
         colors = self.colors
         if colors.values is not None:
-            missing = ~np.isfinite(colors.values[rows])
+            missing = np.isnan(colors.values[rows])
             if missing.any():
                 yield "o", rows[missing], {"c": [GREY]}
             if not missing.all():
