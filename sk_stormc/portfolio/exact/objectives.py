@@ -324,7 +324,7 @@ class WithinRisk(Utility):
         no bounds."""
         feasible = FeasibleSet.of(self.penalty, len(self.mean))
         low, high = feasible.implied_bounds()
-        if np.isinf(low).any() or np.isinf(high).any():
+        if np.isinf(low).any() or np.isinf(high).any() or feasible.l2:
             return None
         return self.last_feasible(minimise_linear(feasible, -self.mean, low, high)[0])
 
@@ -343,8 +343,9 @@ class WithinRisk(Utility):
             return self.risk_at(within + part * (beyond - within)) - self.risk_limit
 
         part = brentq(over, 0.0, 1.0, xtol=1e-12) if over(0.0) < 0 < over(1.0) else 0.0
-        while over(part) > 0:
-            part *= 1 - 1e-9
+        step = RELATIVE_ROUNDING
+        while part > 0 and over(part) > 0:
+            part, step = max(part - step, 0.0), 2 * step
         return within + part * (beyond - within)
 
 
