@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import gen_batches
 
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
@@ -92,7 +91,8 @@ class Moments:
         temporary arrays."""
         # blocks fit in the cache
         total, step = cls.none(Z.shape[1]), max(256, 2**17 // Z.shape[1])
-        for rows in gen_batches(len(y), step):
+        for start in range(0, len(y), step):
+            rows = slice(start, start + step)
             left = Z[rows]
             total += cls.of(
                 left, minus_scaled(left, gamma, next_Z[rows]), y[rows], weights[rows]

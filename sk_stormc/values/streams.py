@@ -418,17 +418,19 @@ def continue_action_stream(estimator, X, y, action, log_columns, actions):
     moments, x, exact = add_to_moments(
         estimator, rows, np.tile(estimator._alphas(d), m)
     )
-    occurs = moments.largest.reshape(m, d) > 0
+    known = moments.largest.reshape(m, d)[:, : d - intercept] > 0
+    fitted = of_columns(x.reshape(m, d), intercept) | {"_known": known}
+    if not moments.weight and hasattr(estimator, "coef_"):
+        fitted = {}  # no row counts so far
     forget(estimator)
     vars(estimator).update(
         exact,
-        **of_columns(x.reshape(m, d), intercept),
+        **fitted,
         features_=features,
         actions_=labels,
         _spread=None,
         _held=held,
         _given=names,
-        _known=occurs[:, : d - intercept],
     )
 
 
