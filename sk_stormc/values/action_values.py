@@ -36,7 +36,7 @@ from sk_stormc.values.lstd import attributes_of, check_products
 from sk_stormc.values.policies import check_actions, check_policy, warn_of_unknown
 from sk_stormc.values.problems import LARGEST_HESSIAN
 from sk_stormc.values.streams import continue_action_stream, streams_actions
-from sk_stormc.values.transitions import LogColumns, read_log
+from sk_stormc.values.transitions import LogColumns, Reader, read_log
 
 
 class ActionValueEstimator(FittedActionValues):
@@ -272,9 +272,11 @@ class ActionValueEstimator(FittedActionValues):
         greedy, in_blocks = isinstance(policy, str), reads_blocks(X, log_columns, self)
         if in_blocks:
             log, columns = LogBlocks(self, X, y, log_columns, action), slice(None)
+            reader = log.reader
         else:
-            log = read_log(copy.copy(self), X, y, log_columns, action=action)
-            log, columns = log.without_zeros()
+            reader = Reader(copy.copy(self))
+            log, occurs = read_log(reader, X, y, log_columns, action)
+            log, columns = log.counted().without_zeros(occurs)
             check_products(log.Z, log.next_Z, log.y)
         if action is None:
             check_actions(None, 0)
@@ -284,7 +286,7 @@ class ActionValueEstimator(FittedActionValues):
                 f"action is {sums.actions[0]} in all rows that count: there is no "
                 "other action to choose."
             )
-        d = sums.shape[1] if in_blocks else len(log.occurs)
+        d = sums.shape[1] if in_blocks else len(occurs)
         names, ends = log_columns.successor_names(), sums.n_ongoing < sums.n_rows
 
         def of_all_columns(part):
@@ -296,7 +298,7 @@ class ActionValueEstimator(FittedActionValues):
 
         def values(w):
             return of_columns(of_all_columns(w), self.fit_intercept) | {
-                "features_": log.features,
+                "features_": reader.features,
                 "actions_": sums.actions,
                 "_known": known[:, : d - self.fit_intercept],
                 "_given": (names, ends),

@@ -180,13 +180,12 @@ class Collected:
     def plus(self, Z, next_Z, y, weights, keys=None):
         """Add transitions. ``keys``, the argument of `Traces.over`, are needed only for
         traces."""
-        if not len(y):
-            return self
         counted, traces = weights > 0, self.traces
-        if traces.decay:
+        if traces.decay and len(y):
             traced = traces.over(Z, counted, keys)
             difference = minus_scaled(Z, self.gamma, next_Z)
             moments = Moments.of(Z, difference, y, weights, traced)
+            moments = replace(moments, n_rows=np.count_nonzero(counted))
             traces = traced.after
         else:
             rows = Z, next_Z, y, weights
@@ -220,17 +219,6 @@ def solve_bellman(rows, visited, gamma, alpha):
         largest_values(features),
     )
     return solution.x, attributes_of(solution, n, n_outer=n)
-
-
-def solve_projected(rows, gamma, alpha, trace_decay=0.0, keys=None):
-    """The solution of LSTD(lambda), and the fitted attributes. ``keys``, from
-    `keys_in_order`, are for traces."""
-    order, keys = keys or (slice(None), None)
-    collected = Collected.none(len(alpha), gamma, trace_decay).plus(
-        *(part[order] for part in rows), keys
-    )
-    solution = collected.solution(alpha)
-    return solution.x, attributes_of(solution, collected.moments.n_rows)
 
 
 def forget(estimator):

@@ -110,23 +110,3 @@ def same(after, left):
     relative = np.finfo(np.float32).eps * size
     decimals = np.minimum(5.1e-7, 0.01 * size.max(axis=1, keepdims=True))
     return (abs(after - left) <= relative + decimals).all(axis=1)
-
-
-def keys_in_order(log):
-    """The order of the transitions of a `Log` in time, and the keys for
-    `Collected.plus` in this order."""
-    left, after, terminal = log.states, log.follows(), log.terminal
-    if log.order is None:
-        # a trace also ends at a dropped row
-        ends = terminal | np.append(np.diff(np.flatnonzero(log.kept)) > 1, False)
-        return np.arange(len(left)), (left, after, ends, log.ratios, None)
-    clock = log.order.clock[log.kept, None]
-    order = np.argsort(clock.ravel())
-    # may warn
-    continues(
-        left[order],
-        after[order],
-        terminal[order] | np.append(np.diff(clock[order, 0]) > 1, False),
-    )
-    keys = clock[order], clock[order] + 1, terminal[order], log.ratios[order], None
-    return order, keys
