@@ -145,6 +145,12 @@ class Order(NamedTuple):
         """Whether a row that is not the last one has no successor."""
         return bool(np.ptp(self.clock) >= len(self.clock))
 
+    def last(self):
+        """The number of the last row, or of the last one of each episode."""
+        order = np.argsort(self.clock)
+        numbers = np.zeros(len(order)) if self.numbers is None else self.numbers[order]
+        return order[np.append(np.diff(numbers) != 0, True)]
+
     def keys(self, rows):
         """Keys of some rows for `Traces.over`, and of the rows that continue their
         traces. They hold in other chunks of a stream too, if times are numbers."""

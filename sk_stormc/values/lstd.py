@@ -177,21 +177,17 @@ class Collected:
         """The state before the first transition."""
         return cls(gamma, Moments.none(n_features), Traces(gamma * trace_decay))
 
-    def plus(self, Z, next_Z, y, weights, keys=None):
-        """Add transitions. ``keys``, the argument of `Traces.over`, are needed only for
-        traces."""
-        counted, traces = weights > 0, self.traces
-        if traces.decay and len(y):
-            traced = traces.over(Z, counted, keys)
-            difference = minus_scaled(Z, self.gamma, next_Z)
-            moments = Moments.of(Z, difference, y, weights, traced)
-            moments = replace(moments, n_rows=np.count_nonzero(counted))
+    def plus(self, t):
+        """Add the transitions of a chunk."""
+        traces = self.traces
+        if traces.decay and len(t.y):
+            traced = traces.over(t)
+            difference = minus_scaled(t.Z, self.gamma, t.next_Z)
+            moments = Moments.of(t.Z, difference, t.y, t.weights, traced)
+            moments = replace(moments, n_rows=np.count_nonzero(t.weights))
             traces = traced.after
         else:
-            rows = Z, next_Z, y, weights
-            if not counted.all():
-                rows = (part[counted] for part in rows)
-            moments = Moments.of_log(*rows, self.gamma)
+            moments = Moments.of_log(*t.counted().rows, self.gamma)
         return replace(self, moments=self.moments + moments, traces=traces)
 
     def solution(self, alpha):

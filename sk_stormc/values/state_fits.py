@@ -107,7 +107,7 @@ def fit_states(estimator, X, y, log_columns, before):
     fit = Fit.if_observed(estimator, solver, X, y, before, **log_columns._asdict())
     labelled = log.episode is not None and len(columns) <= LARGEST_HESSIAN
     if projected and (labelled or solver == "lstd"):
-        moments = sums.plus(*chunk.rows, chunk.of_traces()).moments
+        moments = sums.plus(chunk).moments
     if solver == "lstd":
         if projected:
             solution = moments.solution(alpha, ends=gamma == 1)
@@ -189,7 +189,7 @@ def scores_of(t, x, sums, columns=slice(None)):
     objective at x, for some of the features. ``sums`` are the `Collected` before it."""
     eligible, traces = t.Z, sums.traces
     if traces.decay:
-        traced = traces.over(t.Z, t.weights > 0, t.of_traces())
+        traced = traces.over(t)
         eligible = np.vstack([block for _, block in traced])
     error = t.Z @ x - sums.gamma * (t.next_Z @ x) - t.y
     return sums_of_episodes(t, eligible[:, columns], error)

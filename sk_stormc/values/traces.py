@@ -23,9 +23,9 @@ class Traces:
     expected: np.ndarray | None = None  # keys of the successors of these rows
     labels: tuple = ()  # labels of their episodes
 
-    def over(self, Z, counted, keys):
+    def over(self, chunk):
         """The traces of more rows."""
-        return TracedRows(self, Z, counted, *keys)
+        return TracedRows(self, chunk)
 
 
 class TracedRows:
@@ -36,11 +36,11 @@ class TracedRows:
     row continues the trace of another.
     """
 
-    def __init__(self, before, Z, counted, left, after, terminal, ratios, labels):
-        self.before = before
-        self.Z = Z
-        self.ratios = np.where(counted, ratios, 0.0)
-        self.after = None
+    def __init__(self, before, chunk):
+        self.before, self.Z, self.after = before, chunk.Z, None
+        counted, terminal, labels = chunk.weights > 0, chunk.terminal, chunk.episode
+        self.ratios = np.where(counted, chunk.ratios, 0.0)
+        left, after = chunk.keys or (chunk.states, chunk.follows())
         labels = np.zeros(len(left)) if labels is None else labels
         starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
         self.follows = continues(left, after, terminal)

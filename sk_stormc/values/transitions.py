@@ -100,6 +100,8 @@ class Successors(NamedTuple):
         """The probabilities of the actions under a policy in the successors, of shape
         (n_ongoing, n_actions)."""
         at = self.at[self.ongoing()]
+        if not len(at):  # which a function may not expect
+            return np.zeros((0, len(actions)))
         return policy_chances(policy, self.source, self.states[at], at, actions, name)
 
 
@@ -232,6 +234,9 @@ class Chunk:
     # keys of the rows for `Traces.over`, and of the rows that continue their traces,
     # or None for the states
     keys: tuple | None = None
+    when: np.ndarray | None = None  # numbers in the order of arrival, of a stream
+    # numbers of the rows whose successors may be in the next chunk of a stream
+    waiting: np.ndarray | None = None
 
     @property
     def rows(self):
@@ -246,11 +251,6 @@ class Chunk:
     def follows(self):
         """The successors, before the transformer."""
         return self.following.states[self.following.at]
-
-    def of_traces(self):
-        """What `Traces.over` has to know of the transitions."""
-        left, after = self.keys or (self.states, self.follows())
-        return left, after, self.terminal, self.ratios, self.episode
 
     def leads_to(self):
         """Rows that identify the successors: whether the episode ends, and the state,
@@ -267,7 +267,7 @@ class Chunk:
         parts = {
             name: part[rows]
             for name, part in vars(self).items()
-            if part is not None and name not in ("following", "keys")
+            if part is not None and name not in ("following", "keys", "waiting")
         }
         following = self.following.of(rows)
         return replace(self, **parts, following=following, keys=None)
@@ -302,25 +302,22 @@ class Reader:
     def __call__(self, start, X, y, action, log_columns):
         """The `Chunk` of rows, the first of which is row ``start`` of the log."""
         estimator, whole = self.estimator, self.kind == "log"
-        states, y = checked_data(estimator, X, y, reset=whole)
-        y, n = y.astype(float), len(y)
-        action = None if action is None else check_actions(action, n)
-        ratios = check_ratios(log_columns.importance_ratio, n)
-        weights = row_weights(log_columns.sample_weight, n, all_zero=not whole)
-        order = order_of_log(log_columns, n)
-        warns = self.kind != "block"
+        states, y, action, ratios, weights, order = self.checked(
+            X, y, action, log_columns
+        )
+        n, warns = len(y), self.kind != "block"
         following = successors(estimator, X, states, log_columns, order, warns)
         known, terminal = following.known, following.terminal
         if whole:
             check_log(estimator.features, log_columns, states, ratios, order, following)
-        if order is not None and log_columns.next_X is None:
+        if order is not None and log_columns.next_X is None and self.kind != "chunk":
             weights = weights * (
                 shares(order.step, known, terminal, weights)
                 if self.steps is None
                 else share_of_ends(*self.steps.of(order.step).T, known, terminal)
             )
         weights = weights * ratios
-        if estimator.half_life is not None:
+        if estimator.half_life is not None and self.kind != "chunk":
             later = 0 if self.n_rows is None else self.n_rows - start - n
             when = in_time(order, n)[known]
             weights[known] *= fading(estimator.half_life, when, later)
@@ -335,7 +332,11 @@ class Reader:
             rows = np.flatnonzero(known)
         Z, following = Z[rows], following.of(rows)
         next_Z = following.features(self.features, Z, estimator.fit_intercept)
-        labels = log_columns.episode
+        labels, when, last = log_columns.episode, None, None
+        if self.kind == "chunk":
+            when = in_time(order, n)[rows]
+            last = np.flatnonzero(~known) if order is None else order.last()
+            last = last[~known[last]]
         return Chunk(
             Z,
             next_Z,
@@ -347,7 +348,23 @@ class Reader:
             None if action is None else action[rows],
             None if labels is None else check_episode(labels, n)[rows],
             None if order is None else order.keys(rows),
+            when,
+            last,
         )
+
+    def checked(self, X, y, action, log_columns):
+        """The checked states, rewards, actions, importance ratios, weights and `Order`
+        of some rows."""
+        first = self.kind == "log" or (
+            self.kind == "chunk" and not hasattr(self.estimator, "coef_")
+        )
+        states, y = checked_data(self.estimator, X, y, reset=first)
+        y, n = y.astype(float), len(y)
+        if self.estimator.has_actions:
+            action = np.zeros(n, int) if action is None else check_actions(action, n)
+        ratios = check_ratios(log_columns.importance_ratio, n)
+        weights = row_weights(log_columns.sample_weight, n, all_zero=self.kind != "log")
+        return states, y, action, ratios, weights, order_of_log(log_columns, n)
 
 
 def check_log(features, log_columns, states, ratios, order, following):

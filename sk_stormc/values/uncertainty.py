@@ -189,16 +189,17 @@ class Groups:
             Traces(gamma * trace_decay),
         )
 
-    def plus(self, Z, next_Z, y, weights, keys, left=1.0):
-        """Add transitions. The last of ``keys`` contains the labels of their episodes.
+    def plus(self, t, left=1.0):
+        """Add the transitions of a chunk.
 
         ``left`` is the discount factor of the weights of earlier transitions.
         """
-        if not len(y):
+        if not len(t.y):
             return self
-        labels, eligible, traces = keys[-1], Z, self.traces
+        Z, next_Z, y, weights = t.rows
+        labels, eligible, traces = t.episode, Z, self.traces
         if traces.decay:
-            traced = traces.over(Z, weights > 0, keys)
+            traced = traces.over(t)
             eligible = np.vstack([block for _, block in traced])
             traces = traced.after
         difference = minus_scaled(Z, self.gamma, next_Z)
