@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from matplotlib.colors import to_hex
 
-from sk_stormc.plotting._style import BLUE, MAX_NAMES
-from sk_stormc.plotting.map_legends import islands_of, shortened
+from sk_stormc.plotting._style import BLUE, MAX_NAMES, shortened
+from sk_stormc.plotting.map_legends import islands_of
 from sk_stormc.plotting.point_colors import GREY, MISSING, colormap_of
 from sk_stormc.plotting.points import spread_out
 from sk_stormc.utils.frames import column, columns_of, is_series, is_table

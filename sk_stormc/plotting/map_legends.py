@@ -1,12 +1,13 @@
 """What explains the colours of a map: legends, colour bars and names of classes."""
 
 import numpy as np
+from matplotlib import rcParams
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from scipy.ndimage import convolve
 
-from sk_stormc.plotting._style import write_literally
+from sk_stormc.plotting._style import shortened, visible, write_literally
 
 
 def write_legend(ax, looks, title, pairs, own):
@@ -19,7 +20,7 @@ def write_legend(ax, looks, title, pairs, own):
             linestyle="",
             marker=marker,
             markersize=6,
-            color=color,
+            color=visible(color),
             label=shortened(name),
         )
         for name, (color, marker) in looks.items()
@@ -67,20 +68,13 @@ def write_colorbar(ax, axes, scatter, label, colors):
     return bar
 
 
-def shortened(name, length=28):
-    """A name of at most ``length`` characters, of which the middle is left out."""
-    if len(name) <= length:
-        return name
-    return f"{name[: length // 2]}…{name[1 - length // 2 :]}"
-
-
 def name_classes(ax, Z, colors):
     """Write the name of each class where its points are densest, unless another name is
     there."""
     ax.figure.figure.draw_without_rendering()  # the layout determines the space
     labels, boxes = [], []
     style = {"ha": "center", "va": "center", "fontweight": "bold", "parse_math": False}
-    outline = withStroke(linewidth=2.5, foreground="white")
+    outline = withStroke(linewidth=2.5, foreground=rcParams["axes.facecolor"])
     for name, place in islands_of(Z, colors):
         label = ax.text(*place, shortened(name), fontsize="medium", **style)
         label.set(in_layout=False, clip_on=True, path_effects=[outline])
