@@ -18,13 +18,21 @@ from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.portfolio.rounds.rows import Rows
 from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.frames import rows_of
-from sk_stormc.utils.validation import is_real
+from sk_stormc.utils.validation import is_real, is_word
 
 __all__ = ["check_objective", "prepared", "rows_in_blocks"]
 
 
 def check_objective(portfolio):
-    """Raise a ValueError for parameters that define different objectives."""
+    """Raise a ValueError for parameters that define different objectives, and for a
+    solver that does not have the risk measure."""
+    measure, solver = MEASURES[portfolio.risk_measure], portfolio.solver
+    if measure.problem is None and not is_word(solver, "auto", "newton", "scip"):
+        *others, last = (repr(name) for name in MEASURES if MEASURES[name].problem)
+        raise ValueError(
+            f"solver={solver!r} has risk_measure {', '.join(others)} and {last}; take "
+            f"'auto' or 'newton' for {measure.name!r}"
+        )
     max_risk, min_return = portfolio.max_risk, portfolio.min_return
     other = None if max_risk is None else f"max_risk={max_risk!r}"
     if portfolio.objective == "ratio":
@@ -33,7 +41,7 @@ def check_objective(portfolio):
             raise ValueError(f"max_risk must be None with {other}, got {max_risk!r}")
         if portfolio.l2:
             raise ValueError(f"l2 must be 0 with {other}, got {portfolio.l2!r}")
-    if other is not None and not MEASURES[portfolio.risk_measure].power:
+    if other is not None and not measure.power:
         raise ValueError(
             f"{other if max_risk is None else 'max_risk'} needs a risk apart from the "
             f"mean return, got risk_measure={portfolio.risk_measure!r}"

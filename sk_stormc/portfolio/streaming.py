@@ -77,12 +77,6 @@ def _why_not(portfolio):
             "solver='newton' needs all periods at once; for partial_fit set "
             "solver='moments'"
         )
-    if measure is not None and measure.power == 1 and not _automatic(solver):
-        return (
-            f"risk_measure={risk!r} has partial_fit with solver='auto' and 'moments' "
-            "only, which keep moments: batches of a stream have too few periods of the "
-            f"tail. Got solver={solver!r}"
-        )
     return None
 
 
@@ -199,9 +193,7 @@ def _goes_by_moments(portfolio, n_assets):
     are too many assets."""
     if _automatic(portfolio.solver) and n_assets <= MAX_ASSETS_OF_MOMENTS:
         return True
-    power = MEASURES[portfolio.risk_measure].power
-    needs = [f"risk_measure={portfolio.risk_measure!r}"] * (power == 1)
-    needs += [f"half_life={portfolio.half_life!r}"] * (portfolio.half_life is not None)
+    needs = [f"half_life={portfolio.half_life!r}"] * (portfolio.half_life is not None)
     needs += ["solver='moments'"] * is_word(portfolio.solver, "moments")
     if needs:
         raise ValueError(
@@ -244,8 +236,6 @@ def _opened(portfolio, task, each):
     n_assets, penalty = task.returns.shape[1], task.penalty
     start = np.asarray(getattr(portfolio, "weights_", np.zeros(n_assets)), float)
     start = projected(penalty, start)
-    if task.measure.power == 1 and not start.any():
-        start = penalty.project(np.full(n_assets, 1 / n_assets))
     half_life = np.inf if portfolio.half_life is None else float(portfolio.half_life)
     return MomentStream.of(task, start, half_life, each)
 

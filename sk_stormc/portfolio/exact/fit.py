@@ -35,9 +35,7 @@ def exact_method(portfolio, solver, task, limits=None):
     solver."""
     needs = ["objective='ratio'"] * (portfolio.objective == "ratio")
     needs += ["max_risk"] * (portfolio.max_risk is not None)
-    needs += [
-        f"risk_measure={task.measure.name!r} (the order of the periods counts)"
-    ] * task.measure.ordered
+    needs += [f"risk_measure={task.measure.name!r}"] * (task.measure.problem is None)
     if limits is not None:
         check_integer_limits(portfolio, task.measure, limits)
         needs, solver = [*limits.names] or ["solver='scip'"], "auto"

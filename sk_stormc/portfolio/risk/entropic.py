@@ -19,24 +19,10 @@ from sk_stormc.utils.mapped_rows import blocks
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_choice, is_real
 
-__all__ = ["Entropic", "ReturnsInExponents"]
+__all__ = ["Entropic"]
 
 
-class ReturnsInExponents(LogMeanExpProblem):
-    """Exponents that are functions of the returns of a period."""
-
-    def gather(self, draws):
-        """Returns of the drawn periods. None means all periods."""
-        return (
-            self.returns if draws is None else self.returns.take(draws, 0, mode="clip")
-        )
-
-    def blocks(self):
-        """All returns. Returns on disk are read in blocks."""
-        return blocks(self.returns)
-
-
-class EntropicPortfolioProblem(ReturnsInExponents, PortfolioProblem):
+class EntropicPortfolioProblem(LogMeanExpProblem, PortfolioProblem):
     r"""Minimise the entropic risk of portfolios x.
 
     .. math::
@@ -91,6 +77,16 @@ class EntropicPortfolioProblem(ReturnsInExponents, PortfolioProblem):
             metric,
         )
         self.scale = 1 / self.risk_aversion
+
+    def gather(self, draws):
+        """Returns of the drawn periods. None means all periods."""
+        return (
+            self.returns if draws is None else self.returns.take(draws, 0, mode="clip")
+        )
+
+    def blocks(self):
+        """All returns. Returns on disk are read in blocks."""
+        return blocks(self.returns)
 
     def exponents(self, x, rows):
         """-lambda <r_j, x>, in float64."""
