@@ -230,7 +230,8 @@ class LogBlocks:
         X, y, _, log_columns = self.reader.columns(self.blocks.take(rows))
         try:
             estimator = copy.copy(self.reader.estimator)
-            return read_log(estimator, X, y, log_columns).features
+            log = read_log(estimator, X, y, log_columns, in_order=n <= most)
+            return log.features
         except ValueError:
             # raises with the number of the row in its partition
             self.sum(lambda transitions: None)

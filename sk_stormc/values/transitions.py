@@ -21,6 +21,12 @@ from sk_stormc.values.episodes import (
     order_of,
     shares,
 )
+from sk_stormc.values.log_order import (
+    OrderedRows,
+    warn_of_horizon,
+    warn_of_order,
+    warn_of_running_sums,
+)
 from sk_stormc.values.log_warnings import (
     warn_of_no_ends,
     warn_of_ranges,
@@ -102,8 +108,9 @@ class Successors(NamedTuple):
         return policy_chances(policy, self.source, self.states[at], at, actions, name)
 
 
-def successors(estimator, X, states, log_columns, rows, warns=True):
-    """The `Successors` of the user's rows. ``rows`` is the `Order` of the rows."""
+def successors(estimator, X, states, log_columns, rows, warns=True, in_order=True):
+    """The `Successors` of the user's rows. ``rows`` is the `Order` of the rows, and
+    ``in_order`` says whether they may be in order without one."""
     n = len(states)
     terminal = check_terminal(log_columns.terminal, n)
     following = Successors(X, states, np.arange(n), np.ones(n, dtype=bool), terminal)
@@ -118,9 +125,16 @@ def successors(estimator, X, states, log_columns, rows, warns=True):
         ):
             warn_of_ranges(states, follows, terminal)
             warn_of_scales(states, follows, terminal)
+        if warns and in_order:
+            clock = None if rows is None else rows.clock
+            knows_ends = any(part is not None for part in (log_columns.terminal, rows))
+            warn_of_order(OrderedRows.of(states, follows, terminal, clock), knows_ends)
+            warn_of_horizon(terminal, clock, (states, follows))
         return following._replace(source=log_columns.next_X, states=follows)
     if rows is not None:
         at, known = successors_in(rows, terminal)
+        if warns:
+            warn_of_horizon(terminal, rows.clock, (states,))
         return following._replace(at=at, known=known)
     if log_columns.terminal is None:
         if warns:
@@ -282,9 +296,9 @@ class Log(Transitions):
         return function(self)
 
 
-def read_log(estimator, X, y, log_columns, half_life=None, action=None):
+def read_log(estimator, X, y, log_columns, half_life=None, action=None, in_order=True):
     """The validated `Log` of the user's data. The estimator is a copy, whose number and
-    names of columns are set."""
+    names of columns are set. ``in_order`` is as for `successors`."""
     states, y = checked_data(estimator, X, y)
     y, n = y.astype(float), len(y)
     ratios = check_ratios(log_columns.importance_ratio, n)
@@ -292,7 +306,10 @@ def read_log(estimator, X, y, log_columns, half_life=None, action=None):
         warn_of_ratios(ratios)
     weights = row_weights(log_columns.sample_weight, n)
     order = order_of_log(log_columns, n)
-    following = successors(estimator, X, states, log_columns, order)
+    following = successors(estimator, X, states, log_columns, order, in_order=in_order)
+    if order is not None and order.numbers is not None:
+        rows = np.argsort(order.clock)
+        warn_of_running_sums(y[rows], order.numbers[rows])
     kept, terminal = following.known, following.terminal
     warn_of_no_ends(
         log_columns,
