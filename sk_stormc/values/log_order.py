@@ -96,6 +96,22 @@ class OrderedRows(NamedTuple):
         return step < 0.5 * far and length**2 < step * far
 
 
+def warn_of_rows(y, states, log_columns, order, following):
+    """All warnings about the rows of a log. ``order`` is their `Order`, or None, and
+    ``following`` are the `Successors`."""
+    terminal, columns = following.terminal, [states]
+    clock = None if order is None else order.clock
+    if log_columns.next_X is not None:
+        columns.append(following.states)
+        known = log_columns.terminal is not None or order is not None
+        warn_of_order(OrderedRows.of(*columns, terminal, clock), known)
+    if log_columns.terminal is not None:
+        warn_of_horizon(terminal, clock, columns)
+    if log_columns.episode is not None:
+        rows = np.argsort(clock)
+        warn_of_running_sums(y[rows], order.numbers[rows])
+
+
 def warn_of_order(rows, knows_ends):
     """Warn if `OrderedRows` contradict ``next_X`` or ``terminal``. ``knows_ends`` says
     whether there are terminal flags or labels of episodes."""
