@@ -295,10 +295,10 @@ class EmbeddingDisplay:
         ValueError
             For the reasons of `to_plotly`.
         """
-        check_text("title", title)
-        from sk_stormc.plotting.interactive import interactive_page
+        from sk_stormc.plotting.interactive import html_page
 
-        page = interactive_page(self.to_plotly(hover), title)
+        check_text("title", title)
+        page = html_page(self, hover, title)
         with atomically(path) as file:
             file.write(page.encode("utf-8"))
 

@@ -64,8 +64,10 @@ addEventListener("resize", arrange);
 """
 
 
-def interactive_page(figure: Any, title: str) -> str:
-    """A page with a figure of plotly, as HTML, which needs no network."""
+def html_page(display: Any, hover: Any = None, title: str = "") -> str:
+    """The text of an interactive page of an `EmbeddingDisplay`, which needs no
+    network."""
+    figure = interactive_figure(display, hover)
     if title:
         heading = {"text": html.escape(title)}
         figure.update_layout(title=heading, margin={"t": 60})

@@ -22,6 +22,7 @@ from sk_stormc.values.episodes import (
     share_of_ends,
     shares,
 )
+from sk_stormc.values.log_order import warn_of_rows
 from sk_stormc.values.log_warnings import (
     warn_of_no_ends,
     warn_of_ranges,
@@ -308,6 +309,8 @@ class Reader:
         n, warns = len(y), self.kind != "block"
         following = successors(estimator, X, states, log_columns, order, warns)
         known, terminal = following.known, following.terminal
+        if warns and self.n_rows in (None, n):  # a sample is not in order
+            warn_of_rows(y, states, log_columns, order, following)
         if whole:
             check_log(estimator.features, log_columns, states, ratios, order, following)
         if order is not None and log_columns.next_X is None and self.kind != "chunk":
