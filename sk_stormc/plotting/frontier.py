@@ -393,7 +393,7 @@ class FrontierDisplay:
         line = [np.interp(along, np.arange(len(v)), v) for v in self.line_.get_data()]
         spots = ax.transData.transform(np.concatenate([points, np.column_stack(line)]))
         taken += [Bbox.from_bounds(x - 2, y - 2, 4, 4) for x, y in spots]
-        names = [shortened(str(self.asset_names[k]), 18) for k in order]
+        names = [shortened(str(self.asset_names[k]), 24) for k in order]
         style = {"fontsize": "small", "color": grey(0.2)}
         self.labels_ = place_labels(ax, points[order], names, taken, **style)
 

@@ -279,7 +279,7 @@ class WalkForwardDisplay:
         if labels:
             handles = [areas[label] for label in labels]
             place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
-            names = [shortened(label, 18) for label in labels]
+            names = [shortened(label, 24) for label in labels]
             legends.append(axes[2].legend(handles, names, **place, **style))
         write_literally(*legends)
 

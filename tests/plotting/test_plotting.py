@@ -391,7 +391,7 @@ def test_many_labels_have_different_looks_and_are_written_as_they_are():
     x = np.arange(3.0)
     curves = {f"${k}$ " + 40 * "x": [(x, x[::-1] + k + 1)] for k in range(20)}
     display = ConvergenceDisplay(curves, y_label=r"$\foo$").plot()
-    looks = {(line.get_color(), line.get_linestyle()) for line in display.lines_}
+    looks = {(line.get_color(), line.get_marker()) for line in display.lines_}
     assert len(looks) == 20
     texts = display.legend_.get_texts()
     assert texts[3].get_text().startswith("$3$ x") and len(texts[3].get_text()) < 30
