@@ -267,6 +267,7 @@ class ActionValueEstimator(FittedActionValues):
     def _fit(self, X, y, *, action=None, before=None, **log_columns):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         log_columns = LogColumns(**log_columns)
+        log_columns.check_labels(X, y, action=action)
         self._make_solver()  # raises if a parameter is wrong
         policy = vars(self)["policy"]
         greedy, in_blocks = isinstance(policy, str), reads_blocks(X, log_columns, self)
@@ -424,6 +425,7 @@ class ActionValueEstimator(FittedActionValues):
         self._check_parameters()
         log_columns = LogColumns(next_X, terminal, sample_weight=sample_weight)
         refuse_dask(X, y, action, *log_columns)
+        log_columns.check_labels(X, y, action=action)
         return self._at_once(
             lambda new: continue_action_stream(new, X, y, action, log_columns, actions)
         )

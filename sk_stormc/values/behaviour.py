@@ -12,6 +12,8 @@ from sklearn.model_selection import GroupKFold, StratifiedKFold
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
+from sk_stormc.utils.blocks import computed
+from sk_stormc.utils.frames import check_row_labels
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_int, naming, short
 from sk_stormc.utils.warnings import warn
@@ -137,6 +139,11 @@ def estimated_ratios(
             "classifier must be a classifier with predict_proba, got "
             f"{short(classifier)}"
         )
+    X, action, target, episode = computed(X, action, target, episode)
+    check_row_labels(
+        {"X": X, "action": action, "target": target, "episode": episode},
+        of_other_rows=("target",),
+    )
     with naming("X"):
         n = _num_samples(X)
     with naming("action"):

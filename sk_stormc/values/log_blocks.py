@@ -164,7 +164,7 @@ class LogBlocks:
             row_weights(weight, 1)  # a constant has no effect
             columns["sample_weight"] = None
         names = [name for name, column in columns.items() if column is not None]
-        self.blocks = blocks_of(*(columns[name] for name in names))
+        self.blocks = blocks_of(*(columns[name] for name in names), names=names)
         self.n_rows = self.blocks.n_rows
         self.empty, make_frame = without_rows(X), None
         if columns_of(X) is not None:
