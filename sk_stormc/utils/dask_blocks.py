@@ -17,6 +17,7 @@ from sk_stormc.utils.blocks import Blocks, added, as_array, called, check_rows, 
 from sk_stormc.utils.frames import (
     check_same_labels,
     columns_of,
+    counts_rows,
     is_series,
     is_table,
     row_labels,
@@ -236,6 +237,7 @@ def _divided(name, table, labels, ends, first):
             f"{name} must have the {ends[-1]} rows of {first}, got shape "
             f"{np.shape(table)}"
         )
+    labels = None if labels is None or counts_rows(labels) else labels
     return [
         (table[start:end], None if labels is None else labels[start:end])
         for start, end in zip([0, *ends[:-1]], ends, strict=True)

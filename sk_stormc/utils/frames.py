@@ -99,7 +99,8 @@ def check_row_labels(tables, of_other_rows=()):
 
     Labels must be the same in the same order, of all tables that have some. An index
     that only counts rows is no label, unless it has the labels of another in another
-    order. Other objects, and those of another length, are left to other checks.
+    order. Other objects, and those of another length, are left to other checks, and so
+    are all tables if one of them is a dask collection: the passes compare them.
 
     Parameters
     ----------
@@ -108,8 +109,9 @@ def check_row_labels(tables, of_other_rows=()):
     of_other_rows : collection of str, default=()
         The names of those that may have labels of other rows, such as the next ones.
     """
-    labels = [(name, row_labels(table)) for name, table in tables.items()]
-    check_same_labels(labels, 0, of_other_rows)
+    if not any(hasattr(table, "__dask_graph__") for table in tables.values()):
+        labels = [(name, row_labels(table)) for name, table in tables.items()]
+        check_same_labels(labels, 0, of_other_rows)
 
 
 def check_same_labels(labels, start=0, of_other_rows=()):
@@ -119,12 +121,17 @@ def check_same_labels(labels, start=0, of_other_rows=()):
     if len(labels) < 2:
         return
     counting = [counts_rows(index, start) for _, index in labels]
-    first, model = labels[counting.index(False) if False in counting else 0]
+    named = [
+        pair
+        for pair, counts in zip(labels, counting, strict=True)
+        if not counts and pair[0] not in of_other_rows
+    ]
+    first, model = (named or labels)[0]
     for (name, index), counts in zip(labels, counting, strict=True):
         if len(index) != len(model) or index.equals(model):
             continue
-        k = _first_difference(index, model)
-        if k is None:
+        difference = _first_difference(index, model)
+        if difference is None:
             continue
         reordered = model[0] in index and index[0] in model and set(index) == set(model)
         if not reordered and (counts or name in of_other_rows):
@@ -141,18 +148,17 @@ def check_same_labels(labels, start=0, of_other_rows=()):
             )
         )
         raise ValueError(
-            f"{name} must have {what} of {first}, but has the label "
-            f"{as_text(index[k])} where {first} has {as_text(model[k])}: {remedy}"
+            f"{name} must have {what} of {first}, but has the label {difference[0]} "
+            f"where {first} has {difference[1]}: {remedy}"
         )
 
 
 def _first_difference(index, model):
-    """The number of the first label that differs, or None."""
+    """The first labels that differ, as texts, or None."""
     for k in range(0, len(index), 1024):
-        pairs = zip(index[k : k + 1024], model[k : k + 1024], strict=True)
-        for j, (label, other) in enumerate(pairs, k):
-            if {label} != {other}:  # missing values of pandas have no truth value
-                return j
+        for pair in zip(index[k : k + 1024], model[k : k + 1024], strict=True):
+            if len(set(pair)) > 1:  # missing values of pandas have no truth value
+                return tuple(map(as_text, pair))
     return None
 
 
