@@ -25,7 +25,7 @@ from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.solvers import StopReason
 from sk_stormc.streams.problem import WINDOW, StreamingProblem
 from sk_stormc.utils.blocks import refuse_dask
-from sk_stormc.utils.frames import check_row_labels
+from sk_stormc.utils.frames import as_text, check_row_labels, index_of
 from sk_stormc.utils.mapped_rows import blocks
 from sk_stormc.utils.validation import is_word, row_weights
 from sk_stormc.utils.warnings import warn
@@ -88,6 +88,9 @@ def update_weights(portfolio, X, sample_weight):
     returns, columns, stream = check_returns(X), assets_of(X), portfolio._stream
     last_label = None if stream is None else portfolio._last_label
     portfolio._last_label = check_ascending(X, counts=True, after=last_label)
+    if last_label is not None and np.array_equal(returns[0], portfolio._last_row):
+        _warn_if_repeated(X, last_label)
+    portfolio._last_row = returns[-1].copy()
     check_row_labels({"X": X, "sample_weight": sample_weight})
     weights = sample_weight
     if weights is not None:
@@ -108,13 +111,13 @@ def update_weights(portfolio, X, sample_weight):
     if stream is None:
         warn_of_prices(returns)
         portfolio._weighted = weights is not None
-    elif weights is not None and not portfolio._weighted:
+    elif portfolio._weighted != (weights is not None):
+        before = "it" if portfolio._weighted else "none"
         raise ValueError(
-            "sample_weight must be given from the first chunk of a stream on, or "
-            "never: got it later"
+            "sample_weight must be given with every chunk of a stream or with none, "
+            f"got {'none' if weights is None else 'it'} after a first chunk with "
+            f"{before}"
         )
-    if portfolio._weighted and weights is None:
-        weights = np.ones(len(returns))
     if weights is not None and not weights.any() and not hasattr(portfolio, "weights_"):
         raise ValueError(
             "sample_weight must have a positive entry in the first chunk, got only "
@@ -135,6 +138,19 @@ def update_weights(portfolio, X, sample_weight):
         refuse_linear_constraints(penalty, what, "use solver='moments', or fit")
         _by_steps(portfolio, returns, weights, task)
     portfolio._labels = columns
+
+
+def _warn_if_repeated(X, last_label):
+    """Warn if the first row has the label of the last row of the chunk before, whose
+    returns it has."""
+    index = index_of(X)
+    if index is not None and index[0] == last_label:
+        warn(
+            f"the first row of X has the label {as_text(last_label)} and the returns "
+            "of the last row of the chunk before, and counts again: leave it out if it "
+            "is the same period",
+            UserWarning,
+        )
 
 
 def _refuse_another(portfolio):
