@@ -246,6 +246,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         "min_return": partial(check_number, words=(None,)),
         "max_gross": partial(check_number, low=0, words=(None,)),
         "l2": partial(check_number, low=0),
+        "time_limit": partial(check_number, low=0, inclusive=False),
         "half_life": partial(check_number, low=0, inclusive=False, words=(None,)),
     }
     weights_: FloatArray

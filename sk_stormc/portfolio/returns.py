@@ -8,7 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_array
 
-from sk_stormc.portfolio.labels import aligned, assets_of, by_label, rows_of_benchmark
+from sk_stormc.portfolio.labels import (
+    aligned,
+    aligned_numbers,
+    assets_of,
+    by_label,
+    rows_of_benchmark,
+)
 from sk_stormc.utils.blocks import is_dask, of_partitions
 from sk_stormc.utils.frames import (
     as_text,
@@ -376,8 +382,7 @@ def own_forecast(portfolio, columns):
 
 def expected_means(expected, columns, n_assets):
     """The parameter ``expected_returns`` as an array of shape (n_assets,)."""
-    means = aligned("expected_returns", expected, columns, n_assets)
-    means = as_numbers("expected_returns", means)
+    means = aligned_numbers("expected_returns", expected, columns, n_assets)
     if means.shape != (n_assets,):
         raise ValueError(
             f"expected_returns must have one number for each of the {n_assets} "

@@ -32,6 +32,11 @@ def test_weights_come_with_every_chunk_or_with_none():
                 stream.partial_fit(X[500:], sample_weight=then)
 
 
+def test_parameters_that_a_stream_does_not_use_are_checked():
+    with pytest.raises(ValueError, match="time_limit must be a finite number > 0"):
+        CompositionalPortfolio(time_limit=-1).partial_fit(np.eye(5))
+
+
 def test_a_period_that_comes_again_with_the_next_chunk_is_said():
     pandas = pytest.importorskip("pandas")
     dates = pandas.date_range("2020-01-01", periods=40, freq="D")
