@@ -12,15 +12,9 @@ from sk_stormc.core.penalties import projected
 from sk_stormc.engine.results import SolverResult, outcome
 from sk_stormc.fitting.estimator import streams
 from sk_stormc.portfolio.constraints import penalty_of, refuse_linear_constraints
-from sk_stormc.portfolio.labels import assets_of, check_row_labels
 from sk_stormc.portfolio.metrics import has_failed
 from sk_stormc.portfolio.moment_stream import MomentStream
-from sk_stormc.portfolio.returns import (
-    check_ascending,
-    check_returns,
-    expected_means,
-    warn_of_prices,
-)
+from sk_stormc.portfolio.returns import Returns
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.solvers import StopReason
 from sk_stormc.streams.problem import WINDOW, StreamingProblem
@@ -84,13 +78,14 @@ def update_weights(portfolio, X, sample_weight):
     """Run `partial_fit` on a copy of the estimator, which is discarded if an exception
     is raised."""
     refuse_dask(X, sample_weight)
-    returns, columns, stream = check_returns(X), assets_of(X), portfolio._stream
+    table, stream = Returns.of(X, sample_weight, counts=True), portfolio._stream
+    if not table.in_memory:
+        table.check_finite()
     last_label = None if stream is None else portfolio._last_label
-    portfolio._last_label = check_ascending(X, counts=True, after=last_label)
-    check_row_labels(sample_weight, X)
-    weights = sample_weight
+    portfolio._last_label = table.last_label(last_label)
+    returns, weights = table.values, sample_weight
     if weights is not None:
-        weights = row_weights(weights, len(returns), all_zero=True)
+        weights = row_weights(weights, len(table), all_zero=True)
     known = hasattr(portfolio, "n_features_in_")
     validate_data(portfolio, X, reset=not known, skip_check_array=True)
     portfolio._check_parameters()
@@ -101,11 +96,11 @@ def update_weights(portfolio, X, sample_weight):
         )
     n_assets, expected = returns.shape[1], portfolio.expected_returns
     if expected is not None:
-        expected = expected_means(expected, columns, n_assets)
-    penalty = penalty_of(portfolio, n_assets, columns)
+        expected = table.expected_means(expected)
+    penalty = penalty_of(portfolio, n_assets, table.columns)
     task = portfolio._task(returns[:1], None, penalty)
     if stream is None:
-        warn_of_prices(returns)
+        table.warn_of_prices()
         portfolio._weighted = weights is not None
     elif weights is not None and not portfolio._weighted:
         raise ValueError(
@@ -133,7 +128,7 @@ def update_weights(portfolio, X, sample_weight):
             )
         refuse_linear_constraints(penalty, what, "use solver='moments', or fit")
         _by_steps(portfolio, returns, weights, task)
-    portfolio._labels = columns
+    portfolio._labels = table.columns
 
 
 def _refuse_another(portfolio):
