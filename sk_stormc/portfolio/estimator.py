@@ -14,7 +14,7 @@ from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.portfolio.constraints import (
     check_objective,
-    penalty_of,
+    feasible_set_of,
     warn_of_no_constraint,
 )
 from sk_stormc.portfolio.exact.fit import conclude_exact, exact_method, run_exact
@@ -371,7 +371,7 @@ class CompositionalPortfolio(CompositionalEstimator):
                 f"{type(X).__name__}: load them"
             )
         by_rounds = limits is None and takes_rounds(solver, measure, table)
-        penalty = penalty_of(self, n_assets, table.columns)
+        penalty = feasible_set_of(self, n_assets, table.columns)
         given = self.benchmark, self.expected_returns, self.half_life
         if by_rounds:
             returns, weights = table.in_blocks(*given), None
@@ -381,7 +381,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             returns, weights = table.excess(*given)
         if self.min_return is not None:
             source = returns if by_rounds else self._task(returns, weights)
-            penalty = penalty.with_min_return(source.mean)
+            penalty = penalty.with_min_return(self.min_return, source.mean)
         problem = task = self._task(returns, weights, penalty)
         run, conclude = run_exact, conclude_exact
         if by_rounds:
@@ -389,7 +389,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         else:
             method = exact_method(self, solver, task, limits)
         if method is None:
-            run, conclude = run_iterative, conclude_iterative
+            run = partial(run_iterative, task=task)
+            conclude = conclude_iterative
             method = self._stepping_solver()
             problem = self._problem(task, returns, weights)
             method.accept(problem)
@@ -402,7 +403,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         self._keep(getattr(method, "name", method), result, fit)
         fit.end()
         conclude(self, method, problem, result)
-        if penalty is None and self.max_risk is None:
+        if penalty.proximal() is None and self.max_risk is None:
             warn_of_no_constraint()
         return self
 
@@ -579,7 +580,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             returns,
             risk_measure=self.risk_measure,
             sample_weight=sample_weight,
-            penalty=task.penalty,
+            penalty=task.penalty.proximal(),
             metric="variance",
             risk_aversion=self.risk_aversion,
         )
