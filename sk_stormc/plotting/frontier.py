@@ -222,6 +222,7 @@ class FrontierDisplay:
         given = Returns.of(X.compute() if is_dask(X) else X, least=2)
         rows = [block for _, block in blocks(given.values)]
         given = replace(given, values=np.concatenate(rows, dtype=float))
+        given.check_finite()
         follower = clone(estimator)
         follower._check_parameters()
         follower.set_params(

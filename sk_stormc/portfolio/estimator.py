@@ -379,10 +379,12 @@ class CompositionalPortfolio(CompositionalEstimator):
         else:
             table.warn_of_prices()
             returns, weights = table.excess(*given)
+        task = MeanRisk.of(returns, measure, self.risk_aversion, weights, penalty)
         if self.min_return is not None:
-            source = returns if by_rounds else self._task(returns, weights)
-            penalty = penalty.with_min_return(self.min_return, source.mean)
-        problem = task = self._task(returns, weights, penalty)
+            mean = returns.mean if by_rounds else task.mean
+            penalty = penalty.with_min_return(self.min_return, mean)
+            task = replace(task, penalty=penalty)
+        problem = task
         run, conclude = run_exact, conclude_exact
         if by_rounds:
             method = rounds_method(self, task)

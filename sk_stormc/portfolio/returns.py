@@ -33,7 +33,6 @@ from sk_stormc.utils.validation import (
     as_numbers,
     check_finite,
     check_numeric,
-    check_weights,
     naming,
     row_weights,
     short,
@@ -68,8 +67,8 @@ class Returns:
         The labels of the columns, without levels that are the same for all.
     index : index or None
         The labels of the rows, if they are in memory.
-    sample_weight : array-like or None
-        In the order of the rows.
+    sample_weight : ndarray of shape (n_periods,), dask collection or None
+        The weights of the periods.
     name : str
         The name of the returns in messages.
     """
@@ -85,14 +84,22 @@ class Returns:
 
     @classmethod
     def of(
-        cls, X, sample_weight=None, *, least=1, counts=None, name="X", missing=False
+        cls,
+        X,
+        sample_weight=None,
+        *,
+        least=1,
+        counts=None,
+        all_zero=False,
+        name="X",
+        missing=False,
     ):
         """The checked returns of at least some periods. An error names the columns with
         invalid values.
 
         The labels of the rows must not descend, and must ascend if the order
-        ``counts``; None allows any order. ``missing`` allows NaN, and loads the returns
-        into memory.
+        ``counts``; None allows any order. All weights may be 0 only if ``all_zero``.
+        ``missing`` allows NaN, and loads the returns into memory.
         """
         if is_dask(X):
             return cls._of_dask(X, sample_weight, counts)
@@ -116,14 +123,17 @@ class Returns:
             values.dtype,
             assets_of(X),
             index_of(X),
-            sample_weight,
-            name,
+            name=name,
         )
-        if isinstance(values, np.ndarray) and not missing:
+        if table.in_memory and not missing:
             table.check_finite()
         if counts is not None:
             check_direction(table.index, counts, name)
-        check_row_labels(sample_weight, X)
+        if sample_weight is not None:
+            check_row_labels(sample_weight, X)
+            table.sample_weight = row_weights(
+                sample_weight, len(values), all_zero, where="for period"
+            )
         return table
 
     @classmethod
@@ -145,9 +155,6 @@ class Returns:
             check_partitions(X)
         shape = None, X.shape[1]
         return cls(X, X, shape, dtype, assets_of(X), None, sample_weight)
-
-    def __len__(self):
-        return self.shape[0]
 
     @property
     def in_memory(self):
@@ -176,7 +183,7 @@ class Returns:
         check_finite(
             self.name,
             "finite returns",
-            blocks(self.values),
+            [(0, self.values)] if self.in_memory else blocks(self.values),
             self.given,
             f"Leave out such periods {remedy}",
         )
@@ -243,8 +250,8 @@ class Returns:
         if not self.in_memory:
             self.check_finite()
         if half_life is not None:
-            age = np.arange(len(self))[::-1]
-            p = 0.5 ** (age / half_life) * row_weights(p, len(self), all_zero=True)
+            fading = 0.5 ** (np.arange(self.shape[0])[::-1] / half_life)
+            p = fading if p is None else p * fading
         given = {"expected_returns": expected_returns, "benchmark": benchmark}
         given = [name for name, value in given.items() if value is not None]
         if not given:
@@ -258,10 +265,9 @@ class Returns:
         if expected_returns is None:
             return self._with_benchmark(returns, benchmark), p
         means = self.expected_means(expected_returns)
-        weights = None if p is None else check_weights(p, len(self), "for period")
 
         def shifted(returns, means):
-            return returns + (means - np.average(returns, axis=0, weights=weights))
+            return returns + (means - np.average(returns, axis=0, weights=p))
 
         table = self._with_benchmark(shifted(returns.astype(float), means), benchmark)
         own = self._own_forecast(benchmark, expected_returns)

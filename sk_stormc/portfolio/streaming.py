@@ -20,7 +20,7 @@ from sk_stormc.solvers import StopReason
 from sk_stormc.streams.problem import WINDOW, StreamingProblem
 from sk_stormc.utils.blocks import refuse_dask
 from sk_stormc.utils.mapped_rows import blocks
-from sk_stormc.utils.validation import is_word, row_weights
+from sk_stormc.utils.validation import is_word
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["streams_returns", "update_weights"]
@@ -78,14 +78,13 @@ def update_weights(portfolio, X, sample_weight):
     """Run `partial_fit` on a copy of the estimator, which is discarded if an exception
     is raised."""
     refuse_dask(X, sample_weight)
-    table, stream = Returns.of(X, sample_weight, counts=True), portfolio._stream
+    table = Returns.of(X, sample_weight, counts=True, all_zero=True)
     if not table.in_memory:
         table.check_finite()
+    stream = portfolio._stream
     last_label = None if stream is None else portfolio._last_label
     portfolio._last_label = table.last_label(last_label)
-    returns, weights = table.values, sample_weight
-    if weights is not None:
-        weights = row_weights(weights, len(table), all_zero=True)
+    returns, weights = table.values, table.sample_weight
     known = hasattr(portfolio, "n_features_in_")
     validate_data(portfolio, X, reset=not known, skip_check_array=True)
     portfolio._check_parameters()
