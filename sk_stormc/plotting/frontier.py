@@ -225,7 +225,8 @@ class FrontierDisplay:
             "periods_per_year", periods_per_year, low=0, inclusive=False, words=(None,)
         )
         measure, max_risk = estimator.risk_measure, estimator.max_risk
-        given = Returns.of(X.compute() if is_dask(X) else X, least=2)
+        data: Any = X
+        given = Returns.of(data.compute() if is_dask(data) else data, least=2)
         rows = [block for _, block in blocks(given.values)]
         given = replace(given, values=np.concatenate(rows, dtype=float))
         given.check_finite()
