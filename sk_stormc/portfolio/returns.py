@@ -9,17 +9,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array
 
-from sk_stormc.portfolio.labels import (
-    aligned,
-    assets_of,
-    by_label,
-    check_row_labels,
-    rows_of_benchmark,
-)
+from sk_stormc.portfolio.labels import aligned, assets_of, by_label, rows_of_benchmark
 from sk_stormc.portfolio.rounds.rows import Rows, returns_lazily
-from sk_stormc.utils.blocks import is_dask, without_rows
+from sk_stormc.utils.blocks import is_dask, of_partitions, without_rows
 from sk_stormc.utils.frames import (
     as_text,
+    check_row_labels,
     column,
     columns_of,
     counts_rows,
@@ -130,7 +125,7 @@ class Returns:
         if counts is not None:
             check_direction(table.index, counts, name)
         if sample_weight is not None:
-            check_row_labels(sample_weight, X)
+            check_row_labels({"X": X, "sample_weight": sample_weight})
             table.sample_weight = row_weights(
                 sample_weight, len(values), all_zero, where="for period"
             )
@@ -359,10 +354,7 @@ def check_direction(index, counts, name="X"):
 def check_partitions(X):
     """`check_direction` of a dask frame, by the first and the last label of each
     partition."""
-    import dask
-
-    parts = dask.compute(*map(dask.delayed(_ends), X.to_delayed()))
-    parts = [part for part in parts if len(part)]
+    parts = [part for part in of_partitions(_ends, X) if len(part)]
     unordered = [part for part in parts if len(part) > 2]
     check_direction(unordered[0] if unordered else parts[0].append(parts[1:]), True)
 

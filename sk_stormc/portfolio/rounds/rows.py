@@ -13,7 +13,7 @@ from sk_stormc.utils.blocks import (
     is_dask,
     map_lazily,
 )
-from sk_stormc.utils.frames import columns_of
+from sk_stormc.utils.frames import columns_of, row_labels
 from sk_stormc.utils.validation import (
     all_finite,
     check_not_negative,
@@ -72,6 +72,15 @@ class Rows:
 
     def __init__(self, table, half_life=None, benchmark=None):
         returns, sample_weight = table.values, table.sample_weight
+        for name, beside in (
+            ("sample_weight", sample_weight),
+            ("benchmark", benchmark),
+        ):
+            if is_dask(beside) and beside.ndim != 1:
+                raise ValueError(
+                    f"{name} of dask must be one number for each period, got shape "
+                    f"{beside.shape}"
+                )
         d, columns = returns.shape[1], table.columns
         if table.in_dask:
             named = columns and [*columns, "benchmark"]
@@ -87,7 +96,14 @@ class Rows:
         if benchmark is not None and not is_dask(benchmark):
             n = blocks_of(returns).n_rows
             value, weighs = table.benchmark_values(benchmark, n)
-        self._blocks = blocks_of(returns, sample_weight, None if weighs else value)
+        self._blocks = blocks_of(
+            returns,
+            sample_weight,
+            None if weighs else value,
+            names=("X", "sample_weight", "benchmark"),
+            # those in memory are aligned with the rows of a table in memory
+            labels={"benchmark": row_labels(benchmark)},
+        )
         n = self._blocks.n_rows
         if n < 2:
             raise ValueError(f"X must have at least 2 periods, got {n}")
