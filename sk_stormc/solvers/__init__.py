@@ -179,7 +179,8 @@ def minimize(
         one pass over the data.
     on_record : callable, default=None
         Function that is called with each record, which has the attributes iteration,
-        ifo, fun and x. The run stops when it returns a true value.
+        ifo, fun and x. The run stops when it returns a true value or raises
+        StopIteration.
     callbacks : list of object, default=()
         Objects of `sk_stormc.callbacks`, or others with a method ``on_record(record)``,
         which may stop the run as ``on_record`` does, and optionally ``start_run()``.
@@ -247,4 +248,4 @@ def _with_callbacks(on_record, callbacks):
         [] if on_record is None else [on_record]
     )
     # all are called
-    return lambda record: sum(bool(function(record)) for function in functions)
+    return lambda record: sum([bool(function(record)) for function in functions])
