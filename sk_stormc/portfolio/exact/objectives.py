@@ -7,12 +7,13 @@ import numpy as np
 from scipy.optimize import brentq
 
 from sk_stormc.engine.stopping import Gap
-from sk_stormc.portfolio.exact.feasible_set import minimise_around
+from sk_stormc.portfolio.exact.feasible_set import FARTHEST_WEIGHT, minimise_around
 from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.program import (
     INFINITE_WEIGHT,
     Optimum,
     Scaled,
+    at_size,
     can_solve,
     refined,
     solve_portfolio,
@@ -260,6 +261,10 @@ class WithinRisk(Utility):
     def minimise(self, callback):
         """Find the weights. ``callback`` is called with the best weights so far after
         each iteration."""
+        with np.errstate(all="ignore"):  # weights without a limit may overflow
+            return self._minimised(callback)
+
+    def _minimised(self, callback):
         free = self._at(0.0, self.start, callback)
         w = self.feasible.at_limits(np.asarray(free.weights, float))
         w = w if self.allows(w) else free.weights
@@ -278,30 +283,38 @@ class WithinRisk(Utility):
         scale = self.spread(optimum.weights)
         return Gap(optimum.value, optimum.lower, scale, self.tol, rounding)
 
-    def _at(self, aversion, best, callback):
+    def _at(self, aversion, best, callback, feasible=None):
         """The point of F for a risk aversion. Its weights may exceed the limit, so
         ``callback`` receives the best so far."""
-        task = self.task.with_aversion(aversion, self.feasible)
+        task = self.task.with_aversion(aversion, feasible or self.feasible)
         return solve_portfolio(task, self.start, lambda _: callback(best))
 
     def _in_one_solve(self, callback):
         """The `Optimum` that one interior-point solve finds, in which the risk aversion
         is an unknown; and this risk aversion."""
         task, n = self.task.with_aversion(1.0, self.feasible), self.feasible.n
-        scaled = Scaled.of(task, self.feasible, self.limit)
+        multiplier = np.nan
 
-        def report(x):
-            callback(self._within(x[:n] * scaled.size))
+        def solve(size):
+            nonlocal multiplier
+            scaled = Scaled.of(task, self.feasible, self.limit, size)
 
-        solution = scaled.minimise(self.start, task.measure.formulation, report)
-        found = refined(scaled, solution)[0], solution.x[:n] * scaled.size
-        candidates = [self.start, *map(self._within, found)]
-        w = min(candidates, key=self.value_at)
-        lower = scaled.lower(solution)
-        if self.endless and np.abs(found[1]).max() > INFINITE_WEIGHT * scaled.size:
-            lower = -np.inf
-        value, unit = self.value_at(w), scaled.unit_of_value
-        return Optimum(w, value, lower, 0, unit), solution.multiplier
+            def report(x):
+                callback(self._within(x[:n] * scaled.size))
+
+            solution = scaled.minimise(self.start, task.measure.formulation, report)
+            multiplier = solution.multiplier
+            found = refined(scaled, solution)[0], solution.x[:n] * scaled.size
+            candidates = [self.start, *map(self._within, found)]
+            w = min(candidates, key=self.value_at)
+            lower = scaled.lower(solution)
+            if self.endless and np.abs(found[1]).max() > INFINITE_WEIGHT * scaled.size:
+                lower = -np.inf
+            unit = scaled.unit_of_value
+            best = Optimum(w, self.value_at(w), lower, 0, unit)
+            return best, solution.x, scaled.size
+
+        return at_size(solve, self.feasible), multiplier
 
     def _within(self, w):
         """Feasible weights, mixed with those of least risk if their risk is beyond the
@@ -322,13 +335,20 @@ class WithinRisk(Utility):
             within, proof = best.weights, max(free, best, key=lambda one: one.lower)
         low, high, errors = 0.0, np.inf, [0.0, 0.0]
         a = first if 0 < first < np.inf else self._first()
+        size = max(self.feasible.size() or 0.0, float(np.abs(self.start).max()))
+        size = max(size, self.limit * np.sqrt(self.risk.inverse_variances().max()))
+        bounded = self.feasible.bounded(self.start, FARTHEST_WEIGHT * size)
         for k in range(60):
             point = self._at(a, within, callback)
             w = self.feasible.at_limits(point.weights)
-            if not proof.lower >= point.lower - a * limit:
+            has_minimum = abs(point.gap) <= 1e-3 * point.unit
+            if has_minimum and not proof.lower >= point.lower - a * limit:
                 proof, self.aversion = replace(point, lower=point.lower - a * limit), a
-            if not point.gap <= 1e-3 * point.unit:  # both return and risk are unbounded
+            if not has_minimum:  # both return and risk are unbounded
                 low = a
+                if beyond is None:
+                    far = self._at(a, within, callback, bounded).weights
+                    beyond = None if self.allows(far) else np.asarray(far, float)
             elif not self.allows(w):
                 beyond, low, errors[0] = w, a, self._error(point, a * limit)
             else:

@@ -25,6 +25,7 @@ __all__ = [
     "Formulation",
     "Optimum",
     "Scaled",
+    "at_size",
     "can_solve",
     "gram",
     "refined",
@@ -36,6 +37,8 @@ MAX_ASSETS = 4096  # number of assets above which a Hessian needs more than 128 
 MAX_RETURNS = 2**26  # largest number of returns, half a gigabyte
 MAX_PRODUCTS = 2**36  # largest number of products in a Hessian, which take some seconds
 INFINITE_WEIGHT = 1e8  # weights, relative to a typical one, that count as infinite
+# how far weights may be from the typical size that a program was solved in
+FAR_FROM_SIZE = 1e2
 
 
 class Formulation(NamedTuple):
@@ -145,9 +148,12 @@ class Scaled:
     of_limit: float = 0.0
 
     @classmethod
-    def of(cls, task, feasible, limit=None):
+    def of(cls, task, feasible, limit=None, size=None):
         """The scaled objective of a task. With a limit of the risk, in the unit of the
-        returns, the objective is the mean return alone."""
+        returns, the objective is the mean return alone.
+
+        ``size`` is a typical weight, if it is known.
+        """
         R, measure = np.asarray(task.returns, float), task.measure
         p = shares(len(R), task.p)
         mean = p @ R
@@ -161,7 +167,8 @@ class Scaled:
             else float(np.abs(mean).max()) or 1.0
         )
         Q = (R if measure.shift is None else Q) / unit
-        risk_weight, size = task.risk_weight, feasible.size() or np.inf
+        risk_weight, known = task.risk_weight, size
+        size = feasible.size() or np.inf
         # if only the risk restricts the weights, they may be far below the bounds
         around_zero = (
             not feasible.budget and ((feasible.low <= 0) & (feasible.high >= 0)).all()
@@ -173,7 +180,7 @@ class Scaled:
             size = min(size, reward / (unit * risk_weight))
         if around_zero and feasible.l2 and task.return_weight:
             size = min(size, float(np.abs(mean).max()) / feasible.l2 or np.inf)
-        size = size if np.isfinite(size) else 1.0
+        size = known or (size if np.isfinite(size) else 1.0)
         unit_of_return = unit * size
         # a quadratic risk is proportional to the square of the weights
         rate = risk_weight if measure.power == 1 else risk_weight * unit_of_return
@@ -334,16 +341,45 @@ def can_solve(task):
 def solve_portfolio(task, start, callback=None):
     """Minimise a portfolio's objective. ``callback`` is called with the weights after
     each iteration."""
-    feasible = task.penalty
-    only = feasible.only_point()
+    only = task.penalty.only_point()
     if only is not None:
-        only = feasible.on_bounds(only)
+        only = task.penalty.on_bounds(only)
         value = task.value(only)
         return Optimum(only.astype(start.dtype), value, value, 0)
-    scaled = Scaled.of(task, feasible)
+    return at_size(
+        lambda size: _solved(
+            task, Scaled.of(task, task.penalty, size=size), start, callback
+        ),
+        task.penalty,
+    )
+
+
+def at_size(solve, feasible):
+    """The `Optimum` of ``solve(size)``, again with the size of its weights if that of
+    the program was far off.
+
+    ``solve`` also returns the scaled weights of the program's solution, and their size.
+    """
+    size, lower = None, -np.inf
+    bounded = np.isfinite(feasible.implied_bounds()).all()
+    for _ in range(4):
+        found, v, size = solve(size)
+        v, lower = np.abs(v[: feasible.n_assets]), max(lower, found.lower)
+        # weights without bounds may grow for want of a minimum
+        far = v.sum() * FAR_FROM_SIZE < 1 or (v.max() > FAR_FROM_SIZE and bounded)
+        if not (far and v.any() and np.isfinite(found.lower)):
+            break
+        size = size * float(v.max())
+    return replace(found, lower=lower)
+
+
+def _solved(task, scaled, start, callback):
+    feasible = scaled.feasible
     solution = _solve_from_nonzero(task, scaled, start, callback)
     if solution is None:
-        return Optimum(start, task.value(start), -np.inf, 0, scaled.unit_of_value)
+        value = task.value(start)
+        found = Optimum(start, value, -np.inf, 0, scaled.unit_of_value)
+        return found, start / scaled.size, scaled.size
     inside = solution.x[: feasible.n] * scaled.size
     at_bounds, n_more = refined(scaled, solution)
     n_iter = solution.n_iter + n_more
@@ -362,13 +398,16 @@ def solve_portfolio(task, start, callback=None):
         np.abs(w).max() > INFINITE_WEIGHT * scaled.size
         and np.isinf(feasible.implied_bounds()).any()
     ):  # there is no minimum
-        return Optimum(start, values[0], -np.inf, n_iter, scaled.unit_of_value)
+        found = Optimum(start, values[0], -np.inf, n_iter, scaled.unit_of_value)
+        return found, solution.x, scaled.size
     lower = scaled.lower(solution)
     if (
         task.measure.nonnegative and not task.return_weight
     ):  # neither costs nor risk are below 0
         lower = max(lower, 0.0)
-    return Optimum(w, value, lower, n_iter, scaled.unit_of_value, solution.done)
+    unit = scaled.unit_of_value
+    found = Optimum(w, value, lower, n_iter, unit, solution.done)
+    return found, solution.x, scaled.size
 
 
 def _solve_from_nonzero(task, scaled, start, callback):
