@@ -44,6 +44,8 @@ class FittedActionValues(LinearEstimator):
     """Base class of `ActionValueEstimator`: methods that need only the parameters and
     the fitted attributes."""
 
+    has_actions = True
+
     def value_interval(
         self, X0: Features, confidence: float = 0.9, *, mean: bool = False
     ) -> FloatArray:
@@ -178,6 +180,8 @@ class FittedActionValues(LinearEstimator):
         return self._errors(X, y, log_columns, action=action)[0]
 
     def _taken(self, values, action):
+        if action is None and len(self.actions_) == 1:
+            return values[:, 0]
         number = numbers_of(check_actions(action, len(values)), self.actions_)
         return values[np.arange(len(values)), number]
 
@@ -220,7 +224,7 @@ class FittedActionValues(LinearEstimator):
         -------
         float
         """
-        log_columns = LogColumns(next_X, terminal, time, episode)
+        log_columns = LogColumns(next_X, terminal, time, episode, sample_weight)
         errors = self._errors(X, y, log_columns, action=action)
         return self._score(errors, sample_weight)
 
