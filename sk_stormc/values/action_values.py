@@ -247,15 +247,16 @@ class ActionValueEstimator(FittedActionValues):
         Raises
         ------
         ValueError
-            As for `BellmanValueEstimator.fit`, and if actions are not labels, a solver other than "auto" and "lstd" is used with "greedy", or a
-            policy does not match the states and actions.
+            As for `BellmanValueEstimator.fit`, and if actions are not labels, a solver
+            other than "auto" and "lstd" is used with "greedy", or a policy does not
+            match the states and actions.
 
         Warns
         -----
         UserWarning
-            As for `BellmanValueEstimator`, if ``action`` is None, if a given policy takes actions that are
-            not in the log, or if the log has no information about which action is
-            better.
+            As for `BellmanValueEstimator`, if ``action`` is None, if a given policy
+            takes actions that are not in the log, or if the log has no information
+            about which action is better.
         ConvergenceWarning
             If the policy still changes after ``max_iter`` policies.
         """
