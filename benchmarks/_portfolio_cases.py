@@ -71,6 +71,7 @@ ERRORS = [
         ({"bounds": "long_only", "l1": size}, "l1 must be 0 with .*long_only")
         for size in ("small", "large")
     ),
+    ({"bounds": "long_only", "budget": "zero"}, "budget must be a finite number > 0"),
     *(
         ({"measure": "cdar", "container": container}, "needs all periods in their order")
         for container in ("dask array", "dask frame")
@@ -276,7 +277,7 @@ class Case:
         least = 1e-6 * (self.unit**2 if square else self.unit)
         if self.goal == "limit":
             return max(own, least)
-        far = min(abs(self.value(self.start) - self.value(w)), 1e3 * own)
+        far = abs(self.value(self.start) - self.value(w))
         risk = own if self.measure == "entropic" else abs(self.risk(w))
         if self.goal != "least risk" and self.measure != "entropic":
             risk *= self.aversion

@@ -80,7 +80,8 @@ def solve(case):
             return Answer("failed", seconds=seconds)
         found = found / float(k.value)
     value = case.value(found)
-    if value == -np.inf:  # a mean return without a risk
+    rounding = 1e-10 * case.unit * np.abs(found).max()
+    if ratio and case.risk(found) <= rounding:  # a mean return without a risk
         return Answer("unbounded", seconds=seconds)
     missed = sum(
         float(np.sum(np.abs(limit.dual_value) * limit.violation()))
