@@ -66,9 +66,10 @@ class CompositionalPortfolio(CompositionalEstimator):
         rows in memory. `n_iter_` then counts rounds. In `partial_fit` it selects sums
         of products of returns, for at most 2000 assets. "newton" is exact: its
         ``dual_gap_`` is a certificate. It is the only method that supports ratios,
-        `max_risk` and "cdar". "moments" keeps sums of products of returns, which
-        determine the variance exactly. Only "newton" and "moments" support linear
-        constraints, limits on turnover, gross weight and mean return, and benchmarks.
+        `max_risk`, "cvar" and the risk measures listed after it. "moments" keeps sums
+        of products of returns, which determine the variance exactly. Only "newton" and
+        "moments" support linear constraints, limits on turnover, gross weight and mean
+        return, and benchmarks.
         The others are iterative: "storm-c", which needs no tuning, "storm-c-paper",
         "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg",
         "sketchy-storm", and "lbfgs". An instance works too, and
@@ -389,7 +390,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         else:
             method = exact_method(self, solver, task, limits)
         if method is None:
-            run, conclude = run_iterative, conclude_iterative
+            run = partial(run_iterative, task=task)
+            conclude = conclude_iterative
             method = self._stepping_solver()
             problem = self._problem(task, returns, weights)
             method.accept(problem)
@@ -402,7 +404,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         self._keep(getattr(method, "name", method), result, fit)
         fit.end()
         conclude(self, method, problem, result)
-        if penalty is None and self.max_risk is None:
+        if penalty.proximal() is None and self.max_risk is None:
             warn_of_no_constraint()
         return self
 
@@ -416,11 +418,11 @@ class CompositionalPortfolio(CompositionalEstimator):
         divided into chunks.
 
         "auto" and "moments" keep sums of products of returns (moments), of at most 2000
-        assets. These determine the variance exactly. For the other measures they give a
-        second-order approximation of the objective around the weights held when a
-        period arrived. At least the first 4096 periods are stored unchanged, and the
-        weights are those of `fit`. "auto" updates the weights whenever the number of
-        periods has grown by about 1/128, "moments" at the end of each chunk.
+        assets. These determine the variance exactly. For "semivariance" and "entropic"
+        they give a second-order approximation of the objective around the weights held
+        when a period arrived. At least the first 4096 periods are stored unchanged, and
+        the weights are those of `fit`. "auto" updates the weights whenever the number
+        of periods has grown by about 1/128, "moments" at the end of each chunk.
 
         Iterative solvers draw batches of their own. They start after about 600 periods.
         The first 512 of these determine the scale of the steps. Their ``loss_curve_``
@@ -458,8 +460,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             before the chunk, and the chunk can be passed again.
         AttributeError
             For a solver that needs all periods ("newton", "lbfgs", checkpoints without
-            a size), for "evar" and the measures listed after it, and for "cvar" with
-            an iterative solver, because a batch has too few periods of the tail.
+            a size), and for "cvar" and the measures listed after it.
 
         Warns
         -----
@@ -589,9 +590,9 @@ class CompositionalPortfolio(CompositionalEstimator):
             returns,
             risk_measure=self.risk_measure,
             sample_weight=sample_weight,
-            penalty=task.penalty,
+            penalty=task.penalty.proximal(),
             metric="variance",
-            **{"risk_aversion": self.risk_aversion} | vars(task.measure),
+            risk_aversion=self.risk_aversion,
         )
         if can_solve(task):
             problem.advice = replace(

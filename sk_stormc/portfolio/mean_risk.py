@@ -22,7 +22,6 @@ __all__ = [
     "deviation_of",
     "mean_of",
     "shares",
-    "typical_size",
 ]
 
 # with a higher order only the few largest losses would matter
@@ -60,13 +59,6 @@ def deviation_of(y, p=None):
     """The standard deviation of a portfolio's returns y, with the weights p of the
     periods."""
     return float(np.sqrt(np.average((y - np.average(y, weights=p)) ** 2, weights=p)))
-
-
-def typical_size(y, p=None):
-    """The standard deviation of y. If that is 0 up to rounding, the largest |y|, or 1
-    if y is 0 too."""
-    deviation, size = deviation_of(y, p), float(np.abs(y).max())
-    return deviation if deviation > 1e-9 * size else size or 1.0
 
 
 # of the parameters of measures
@@ -109,7 +101,9 @@ class Measure:
     single_outer = False
     # class of the moments for `partial_fit`, or None if all periods are needed at once
     moments: Any = None
-    problem: Any  # class of the compositional problem, for stochastic solvers
+    # class of the compositional problem for iterative solvers, or None if there is the
+    # exact method only
+    problem: Any = None
 
     def __post_init__(self):
         for name, value in vars(self).items():

@@ -3,7 +3,7 @@ weights and constraints."""
 
 import numpy as np
 
-from sk_stormc.portfolio.constraints import penalty_of
+from sk_stormc.portfolio.constraints import feasible_set_of
 from sk_stormc.portfolio.labels import assets_of, check_row_labels
 from sk_stormc.portfolio.returns import (
     check_finite_returns,
@@ -18,13 +18,21 @@ from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.portfolio.rounds.rows import Rows
 from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.frames import rows_of
-from sk_stormc.utils.validation import is_real
+from sk_stormc.utils.validation import is_real, is_word
 
 __all__ = ["check_objective", "prepared", "rows_in_blocks"]
 
 
 def check_objective(portfolio):
-    """Raise a ValueError for parameters that define different objectives."""
+    """Raise a ValueError for parameters that define different objectives, and for a
+    solver that does not have the risk measure."""
+    measure, solver = MEASURES[portfolio.risk_measure], portfolio.solver
+    if measure.problem is None and not is_word(solver, "auto", "newton", "scip"):
+        *others, last = (repr(name) for name in MEASURES if MEASURES[name].problem)
+        raise ValueError(
+            f"solver={solver!r} has risk_measure {', '.join(others)} and {last}; take "
+            f"'auto' or 'newton' for {measure.name!r}"
+        )
     max_risk, min_return = portfolio.max_risk, portfolio.min_return
     other = None if max_risk is None else f"max_risk={max_risk!r}"
     if portfolio.objective == "ratio":
@@ -33,7 +41,7 @@ def check_objective(portfolio):
             raise ValueError(f"max_risk must be None with {other}, got {max_risk!r}")
         if portfolio.l2:
             raise ValueError(f"l2 must be 0 with {other}, got {portfolio.l2!r}")
-    if other is not None and not MEASURES[portfolio.risk_measure].power:
+    if other is not None and not measure.power:
         raise ValueError(
             f"{other if max_risk is None else 'max_risk'} needs a risk apart from the "
             f"mean return, got risk_measure={portfolio.risk_measure!r}"
@@ -58,7 +66,7 @@ def prepared(portfolio, X, returns, sample_weight, by_rounds):
     """
     measure, columns = MEASURES[portfolio.risk_measure], assets_of(X)
     n_assets = returns.shape[1]
-    penalty = penalty_of(portfolio, n_assets, columns)
+    penalty = feasible_set_of(portfolio, n_assets, columns)
     check_period_order(X, portfolio.half_life is not None or measure.ordered)
     if not is_dask(X):
         check_row_labels(sample_weight, X)
@@ -78,7 +86,7 @@ def prepared(portfolio, X, returns, sample_weight, by_rounds):
             returns = returns.astype(float, copy=False)
     if portfolio.min_return is not None:
         table = returns if by_rounds else portfolio._task(returns, weights)
-        penalty = penalty.with_min_return(table.mean)
+        penalty = penalty.with_min_return(portfolio.min_return, table.mean)
     return returns, weights, penalty
 
 

@@ -11,7 +11,7 @@ from sklearn.utils.validation import validate_data
 from sk_stormc.core.penalties import projected
 from sk_stormc.engine.results import SolverResult, outcome
 from sk_stormc.fitting.estimator import streams
-from sk_stormc.portfolio.constraints import penalty_of, refuse_linear_constraints
+from sk_stormc.portfolio.constraints import feasible_set_of, refuse_linear_constraints
 from sk_stormc.portfolio.labels import assets_of, check_row_labels
 from sk_stormc.portfolio.metrics import has_failed
 from sk_stormc.portfolio.moment_stream import MomentStream
@@ -77,12 +77,6 @@ def _why_not(portfolio):
             "solver='newton' needs all periods at once; for partial_fit set "
             "solver='moments'"
         )
-    if measure is not None and measure.power == 1 and not _automatic(solver):
-        return (
-            f"risk_measure={risk!r} has partial_fit with solver='auto' and 'moments' "
-            "only, which keep moments: batches of a stream have too few periods of the "
-            f"tail. Got solver={solver!r}"
-        )
     return None
 
 
@@ -108,7 +102,7 @@ def update_weights(portfolio, X, sample_weight):
     n_assets, expected = returns.shape[1], portfolio.expected_returns
     if expected is not None:
         expected = expected_means(expected, columns, n_assets)
-    penalty = penalty_of(portfolio, n_assets, columns)
+    penalty = feasible_set_of(portfolio, n_assets, columns)
     task = portfolio._task(returns[:1], None, penalty)
     if stream is None:
         warn_of_prices(returns)
@@ -158,7 +152,7 @@ def _by_steps(portfolio, returns, weights, task):
         task.measure.problem,
         risk_aversion=portfolio.risk_aversion,
         risk_measure=portfolio.risk_measure,
-        penalty=task.penalty,
+        penalty=task.penalty.proximal(),
         metric="variance",
     )
     open_stream = partial(
@@ -199,9 +193,7 @@ def _goes_by_moments(portfolio, n_assets):
     are too many assets."""
     if _automatic(portfolio.solver) and n_assets <= MAX_ASSETS_OF_MOMENTS:
         return True
-    power = MEASURES[portfolio.risk_measure].power
-    needs = [f"risk_measure={portfolio.risk_measure!r}"] * (power == 1)
-    needs += [f"half_life={portfolio.half_life!r}"] * (portfolio.half_life is not None)
+    needs = [f"half_life={portfolio.half_life!r}"] * (portfolio.half_life is not None)
     needs += ["solver='moments'"] * is_word(portfolio.solver, "moments")
     if needs:
         raise ValueError(
@@ -244,8 +236,6 @@ def _opened(portfolio, task, each):
     n_assets, penalty = task.returns.shape[1], task.penalty
     start = np.asarray(getattr(portfolio, "weights_", np.zeros(n_assets)), float)
     start = projected(penalty, start)
-    if task.measure.power == 1 and not start.any():
-        start = penalty.project(np.full(n_assets, 1 / n_assets))
     half_life = np.inf if portfolio.half_life is None else float(portfolio.half_life)
     return MomentStream.of(task, start, half_life, each)
 

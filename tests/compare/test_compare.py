@@ -15,7 +15,6 @@ from sk_stormc import (
     BellmanValueEstimator,
     CompositionalPortfolio,
     SNEEmbedding,
-    STORMCompositional,
     compare_solvers,
     minimize,
 )
@@ -465,22 +464,6 @@ def test_embeddings_with_their_two_stages():
         found.optimum == run.loss_curve.min()
         and found.optimum_from == "the best of the runs, by 'storm-c'"
     )
-
-
-def test_stages_of_a_tail_risk_are_one_run():
-    portfolio = CompositionalPortfolio(
-        risk_measure="cvar", constraint="long_only", budget=1.0
-    )
-    # a stage of 1000 iterations, and one of 100
-    solver = STORMCompositional(batch_size=32, max_iter=1100)
-    found = compare_solvers(
-        portfolio, [("staged", solver)], RETURNS[:300], n_seeds=1, random_state=0
-    )
-    (run,) = found.runs["staged"]
-    assert run.record_iterations[-1] == run.n_iter == 1100
-    assert (np.diff(run.record_iterations) > 0).all() and (
-        np.diff(run.seconds) > 0
-    ).all()
 
 
 @pytest.mark.parametrize(
