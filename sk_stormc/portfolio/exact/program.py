@@ -337,7 +337,7 @@ def _solve_from_nonzero(task, scaled, start, callback):
         feasible.needs_presolve
         or feasible.l1
         or feasible.cost.any()
-        or task.measure.ordered
+        or task.measure.by_cuts
     )
 
     def expanded(v):
