@@ -3,7 +3,6 @@ pairs."""
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
@@ -295,13 +294,10 @@ class EmbeddingDisplay:
         ValueError
             For the reasons of `to_plotly`.
         """
+        from sk_stormc.plotting.interactive import html_page
+
         check_text("title", title)
-        figure = self.to_plotly(hover)
-        if title:
-            figure.update_layout(title={"text": escape(title)}, margin={"t": 60})
-        page = figure.to_html(
-            default_height="97vh", config={"displaylogo": False, "scrollZoom": True}
-        )
+        page = html_page(self, hover, title)
         with atomically(path) as file:
             file.write(page.encode("utf-8"))
 

@@ -59,6 +59,17 @@ def interactive_figure(display: Any, hover: Any = None) -> Any:
     return figure
 
 
+def html_page(display: Any, hover: Any = None, title: str = "") -> str:
+    """The text of an interactive page of an `EmbeddingDisplay`."""
+    figure = interactive_figure(display, hover)
+    if title:
+        text = {"text": html.escape(title)}
+        figure.update_layout(title=text, margin={"t": 60})
+    return figure.to_html(
+        default_height="97vh", config={"displaylogo": False, "scrollZoom": True}
+    )
+
+
 def _groups(colors, rows, palette, label):
     """(name, symbol, rows, colours) of the points of one entry of the legend."""
     if colors.values is not None:

@@ -131,7 +131,7 @@ def test_what_dask_cannot_take():
     with pytest.raises(
         ValueError, match="got a dask collection of 4 assets: use solver='auto'"
     ):
-        fit(X, solver="storm-c")
+        fit(X, "variance", solver="storm-c")
     with pytest.raises(ValueError, match="two dimensions"):
         fit(X[:, 0])
     assert fit(X, "variance", solver="moments").solver_ == "moments"
