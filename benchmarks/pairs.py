@@ -105,6 +105,9 @@ def judged(case, answer, found):
         kind = error[0]
         if wrongly and "empty portfolio" in error[1]:
             wrongly = not case.best_is_empty(answer.value)
+        if wrongly and "multiples of a portfolio have the same ratio" in error[1]:
+            sizes = (case.misses(factor * answer.w) for factor in (0.1, 10.0))
+            wrongly = any(max(missed.values()) > 0 for missed in sizes)
         if kind == "refused" and wrongly:
             kind = "refused wrongly"
         return row | {"outcome": kind}
