@@ -25,7 +25,7 @@ FURTHER_KINDS = [
 FACTORS = {
     "measure": [
         "variance", "semivariance", "entropic", "cvar", "evar", "semideviation",
-        "downside", "cdar",
+        "downside", "cdar", "gini",
     ],
     "order": [1.0, 2.0, 3.0],
     "confidence": [0.5, 0.9, 0.99],

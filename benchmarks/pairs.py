@@ -132,7 +132,7 @@ def judged(case, answer, found):
     above = value - answer.value - answer.error
     row |= {
         "above": above / scale,
-        "untrue": bool(value - gap > answer.value + answer.error + BOUND * scale),
+        "untrue": bool(stated - gap > answer.value + answer.error + BOUND * scale),
         "slow": bool(seconds > 0.1 + 5 * answer.seconds),
     }
     if above > 1.5 * tol * scale or row["by"] > MISSED:

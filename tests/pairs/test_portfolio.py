@@ -80,11 +80,13 @@ def test_stored_optimum(stored, tmp_path):
     assert stored["status"] == "optimal"
     w, best = portfolio.weights_.astype(float), stored["value"]
     value, scale, error = case.value(w), case.scale(w), stored["error"]
-    assert portfolio.loss_curve_[-1] == pytest.approx(value, abs=1e-9 * scale)
+    stated = portfolio.loss_curve_[-1]
+    # EVaR is itself a minimum, which has digits of its own
+    assert stated == pytest.approx(value, abs=1e-8 * scale)
     assert max(case.misses(w).values()) <= MISSED, case.misses(w)
     tol = case.params.get("tol", 1e-4)
     assert value <= best + error + max(tol, 1e-7) * scale
-    assert value - portfolio.dual_gap_ <= best + error + 1e-9 * scale
+    assert stated - portfolio.dual_gap_ <= best + error + 1e-9 * scale
     assert np.isfinite(portfolio.dual_gap_)
 
 
