@@ -495,6 +495,7 @@ class DifferentiableComposition(CompositionalProblem):
             )
         for side in sides:
             weights = check_weights(sample_weight, self._rows[side].n, "in row")
+            self._rows[side].add_labels([("sample_weight", sample_weight)])
             self._weights[side] = with_sum_one(weights).astype(self._x0.dtype)
 
     def _check_functions(self):

@@ -19,7 +19,7 @@ from sk_stormc.portfolio.exact.integer import IntegerLimits
 from sk_stormc.portfolio.exact.program import can_solve
 from sk_stormc.portfolio.exact.ratio import ratio_at
 from sk_stormc.portfolio.iterative import conclude_iterative, run_iterative
-from sk_stormc.portfolio.labels import assets_of, check_row_labels, series_of
+from sk_stormc.portfolio.labels import assets_of, series_of
 from sk_stormc.portfolio.mean_risk import MeanRisk, check_confidence, check_order
 from sk_stormc.portfolio.metrics import has_failed
 from sk_stormc.portfolio.preparation import check_objective, prepared, rows_in_blocks
@@ -34,7 +34,7 @@ from sk_stormc.portfolio.rounds.fit import rounds_method, score_in_blocks, takes
 from sk_stormc.portfolio.rounds.rows import returns_lazily
 from sk_stormc.portfolio.streaming import streams_returns, update_weights
 from sk_stormc.utils.blocks import is_dask, without_rows
-from sk_stormc.utils.frames import rows_of
+from sk_stormc.utils.frames import check_row_labels, rows_of
 from sk_stormc.utils.types import (
     ArrayLike,
     FloatArray,
@@ -540,7 +540,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         if not in_memory and (is_dask(X) or self.benchmark is not None):
             rows = rows_in_blocks(self, X, returns, sample_weight)
             return score_in_blocks(self, self._task(rows, None), weights)
-        check_row_labels(sample_weight, X)
+        check_row_labels({"X": X, "sample_weight": sample_weight})
         returns = with_benchmark(returns, self.benchmark, assets_of(X), rows_of(X))
         task = self._task(returns, sample_weight)
         if self.max_risk is not None:

@@ -4,7 +4,7 @@ weights and constraints."""
 import numpy as np
 
 from sk_stormc.portfolio.constraints import feasible_set_of
-from sk_stormc.portfolio.labels import assets_of, check_row_labels
+from sk_stormc.portfolio.labels import assets_of
 from sk_stormc.portfolio.returns import (
     check_finite_returns,
     check_period_order,
@@ -17,7 +17,7 @@ from sk_stormc.portfolio.returns import (
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.portfolio.rounds.rows import Rows
 from sk_stormc.utils.blocks import is_dask
-from sk_stormc.utils.frames import rows_of
+from sk_stormc.utils.frames import check_row_labels, rows_of
 from sk_stormc.utils.validation import is_real, is_word
 
 __all__ = ["check_objective", "prepared", "rows_in_blocks"]
@@ -68,8 +68,7 @@ def prepared(portfolio, X, returns, sample_weight, by_rounds):
     n_assets = returns.shape[1]
     penalty = feasible_set_of(portfolio, n_assets, columns)
     check_period_order(X, portfolio.half_life is not None or measure.ordered)
-    if not is_dask(X):
-        check_row_labels(sample_weight, X)
+    check_row_labels({"X": X, "sample_weight": sample_weight})
     if by_rounds:
         half_life, weights = portfolio.half_life, None
         returns = rows_in_blocks(portfolio, X, returns, sample_weight, half_life)

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_array
 
 from sk_stormc.portfolio.labels import aligned, assets_of, by_label, rows_of_benchmark
-from sk_stormc.utils.blocks import is_dask
+from sk_stormc.utils.blocks import is_dask, of_partitions
 from sk_stormc.utils.frames import (
     as_text,
     column,
@@ -161,10 +161,7 @@ def check_period_order(X, counts):
     if not is_dask(X):
         check_ascending(X, counts)
     elif counts and is_table(X) and not X.known_divisions:
-        import dask
-
-        parts = dask.compute(*map(dask.delayed(_ends), X.to_delayed()))
-        parts = [part for part in parts if len(part)]
+        parts = [part for part in of_partitions(_ends, X) if len(part)]
         unordered = [part for part in parts if len(part) > 2]
         check_direction(unordered[0] if unordered else parts[0].append(parts[1:]), True)
 

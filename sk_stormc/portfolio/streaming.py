@@ -12,7 +12,7 @@ from sk_stormc.core.penalties import projected
 from sk_stormc.engine.results import SolverResult, outcome
 from sk_stormc.fitting.estimator import streams
 from sk_stormc.portfolio.constraints import feasible_set_of, refuse_linear_constraints
-from sk_stormc.portfolio.labels import assets_of, check_row_labels
+from sk_stormc.portfolio.labels import assets_of
 from sk_stormc.portfolio.metrics import has_failed
 from sk_stormc.portfolio.moment_stream import MomentStream
 from sk_stormc.portfolio.returns import (
@@ -25,6 +25,7 @@ from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.solvers import StopReason
 from sk_stormc.streams.problem import WINDOW, StreamingProblem
 from sk_stormc.utils.blocks import refuse_dask
+from sk_stormc.utils.frames import check_row_labels
 from sk_stormc.utils.mapped_rows import blocks
 from sk_stormc.utils.validation import is_word, row_weights
 from sk_stormc.utils.warnings import warn
@@ -87,7 +88,7 @@ def update_weights(portfolio, X, sample_weight):
     returns, columns, stream = check_returns(X), assets_of(X), portfolio._stream
     last_label = None if stream is None else portfolio._last_label
     portfolio._last_label = check_ascending(X, counts=True, after=last_label)
-    check_row_labels(sample_weight, X)
+    check_row_labels({"X": X, "sample_weight": sample_weight})
     weights = sample_weight
     if weights is not None:
         weights = row_weights(weights, len(returns), all_zero=True)

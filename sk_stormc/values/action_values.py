@@ -247,15 +247,16 @@ class ActionValueEstimator(FittedActionValues):
         Raises
         ------
         ValueError
-            As for `BellmanValueEstimator.fit`, and if actions are not labels, a solver other than "auto" and "lstd" is used with "greedy", or a
-            policy does not match the states and actions.
+            As for `BellmanValueEstimator.fit`, and if actions are not labels, a solver
+            other than "auto" and "lstd" is used with "greedy", or a policy does not
+            match the states and actions.
 
         Warns
         -----
         UserWarning
-            As for `BellmanValueEstimator`, if ``action`` is None, if a given policy takes actions that are
-            not in the log, or if the log has no information about which action is
-            better.
+            As for `BellmanValueEstimator`, if ``action`` is None, if a given policy
+            takes actions that are not in the log, or if the log has no information
+            about which action is better.
         ConvergenceWarning
             If the policy still changes after ``max_iter`` policies.
         """
@@ -269,6 +270,7 @@ class ActionValueEstimator(FittedActionValues):
     def _fit(self, X, y, *, action=None, before=None, **log_columns):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         log_columns = LogColumns(**log_columns)
+        log_columns.check_labels(X, y, action=action)
         self._make_solver()  # raises if a parameter is wrong
         policy = vars(self)["policy"]
         greedy, in_blocks = isinstance(policy, str), reads_blocks(X, log_columns, self)
@@ -434,6 +436,7 @@ class ActionValueEstimator(FittedActionValues):
         self._check_parameters()
         log_columns = LogColumns(next_X, terminal, time, episode, sample_weight)
         refuse_dask(X, y, action, *log_columns)
+        log_columns.check_labels(X, y, action=action)
         if action is None and not hasattr(self, "actions_"):
             warn(ONE_ACTION)
         elif action is None and len(self.actions_) > 1:

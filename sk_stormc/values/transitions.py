@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_array
 
+from sk_stormc.utils.frames import check_row_labels
 from sk_stormc.utils.validation import as_flags, as_numbers, row_weights
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import (
@@ -193,6 +194,13 @@ class LogColumns(NamedTuple):
     episode: Any = None
     sample_weight: Any = None
     importance_ratio: Any = None
+
+    def check_labels(self, X, y, **action):
+        """Raise a ValueError if tables in memory have other labels of rows than X, or
+        the same in another order. Rewards and successors may have those of the next
+        rows."""
+        tables = {"X": X, "y": y} | action | self._asdict()
+        check_row_labels(tables, of_other_rows=("y", "next_X"))
 
     def successor_names(self, earlier=()):
         """Names of the arguments about successors that are given now or were

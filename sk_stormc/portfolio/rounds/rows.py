@@ -14,7 +14,7 @@ from sk_stormc.utils.blocks import (
     is_dask,
     map_lazily,
 )
-from sk_stormc.utils.frames import columns_of
+from sk_stormc.utils.frames import columns_of, row_labels
 from sk_stormc.utils.validation import (
     all_finite,
     check_not_negative,
@@ -87,6 +87,12 @@ class Rows:
         labels=None,
         check=None,
     ):
+        for name, table in (("sample_weight", sample_weight), ("benchmark", benchmark)):
+            if is_dask(table) and table.ndim != 1:
+                raise ValueError(
+                    f"{name} of dask must be one number for each period, got shape "
+                    f"{table.shape}"
+                )
         d, named = returns.shape[1], columns and [*columns, "benchmark"]
         self._check = check or partial(check_finite_rows, "X", columns=named)
         self._checked = type(returns) is np.ndarray  # which is checked in memory
@@ -94,7 +100,14 @@ class Rows:
         if benchmark is not None and not is_dask(benchmark):
             n = blocks_of(returns).n_rows
             value, weighs = benchmark_of(benchmark, columns, labels, n, d)
-        self._blocks = blocks_of(returns, sample_weight, None if weighs else value)
+        self._blocks = blocks_of(
+            returns,
+            sample_weight,
+            None if weighs else value,
+            names=("X", "sample_weight", "benchmark"),
+            # those in memory are aligned with the rows of a table in memory
+            labels={"benchmark": row_labels(benchmark)},
+        )
         n = self._blocks.n_rows
         if n < 2:
             raise ValueError(f"X must have at least 2 periods, got {n}")
