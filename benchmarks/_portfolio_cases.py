@@ -73,7 +73,10 @@ ERRORS = [
     ),
     ({"bounds": "long_only", "budget": "zero"}, "budget must be a finite number > 0"),
     *(
-        ({"measure": "cdar", "container": container}, "needs all periods in their order")
+        (
+            {"measure": "cdar", "container": container},
+            "needs all periods in their order",
+        )
         for container in ("dask array", "dask frame")
     ),
 ]
@@ -146,7 +149,9 @@ def returns_of(kind, rng):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             R = np.asarray(
-                returns_from_moments(rng.normal(4e-4, 5e-4, d), B @ B.T + np.diag(small))
+                returns_from_moments(
+                    rng.normal(4e-4, 5e-4, d), B @ B.T + np.diag(small)
+                )
             )
     return R
 
@@ -155,8 +160,9 @@ def weights_between(low, high, total, rng):
     """Random weights between bounds with a sum, or without one."""
     d = len(low)
     reach = 2.0 / d if total is None else 2.0 * (1 + abs(total)) / d
-    low, high = np.maximum(low, np.minimum(high, 0) - reach), np.minimum(
-        high, np.maximum(low, 0) + reach
+    low, high = (
+        np.maximum(low, np.minimum(high, 0) - reach),
+        np.minimum(high, np.maximum(low, 0) + reach),
     )
     w = rng.uniform(low, high)
     if total is None:
@@ -224,7 +230,9 @@ class Case:
 
     def risk(self, w):
         """The risk, as a deviation for limits and ratios."""
-        risk = risk_of(self.excess(w), self.p, self.measure, self.order, self.confidence)
+        risk = risk_of(
+            self.excess(w), self.p, self.measure, self.order, self.confidence
+        )
         root = self.measure in SQUARED and self.goal in ("limit", "ratio")
         return float(np.sqrt(risk) if root else risk)
 
@@ -255,7 +263,9 @@ class Case:
         if len(self.A):
             of_rows = self.A @ w
             rows = np.maximum(of_rows - self.upper, self.lower - of_rows)
-            found["rows"] = (rows / np.maximum(np.abs(self.A).max(axis=1), 1)).max() / size
+            found["rows"] = (
+                rows / np.maximum(np.abs(self.A).max(axis=1), 1)
+            ).max() / size
         if self.gross is not None:
             found["gross"] = (np.abs(w).sum() - self.gross) / size
         if self.turnover is not None:
@@ -390,7 +400,10 @@ def _add_bounds(case, rng):
     """Bounds and the budget."""
     d, words, params = case.R.shape[1], case.words, case.params
     low, high = np.full(d, -INF), np.full(d, INF)
-    kind, total = words["bounds"], {"none": None, "one": 1.0, "zero": 0.0}[words["budget"]]
+    kind, total = (
+        words["bounds"],
+        {"none": None, "one": 1.0, "zero": 0.0}[words["budget"]],
+    )
     if total is not None:
         params["budget"] = total
     if kind == "long_only":

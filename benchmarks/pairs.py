@@ -25,7 +25,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks._portfolio_cases import (
     FACTORS,
-    FORBIDDEN,
     SQUARED,
     arguments,
     case_of,
@@ -101,7 +100,9 @@ def judged(case, answer, found):
     portfolio, seconds, texts, error = found
     row = {"seconds": seconds, "warnings": texts, "error": error and error[1]}
     if error is not None:
-        wrongly = answer.status == "optimal" and max(case.misses(answer.w).values()) < 1e-6
+        wrongly = (
+            answer.status == "optimal" and max(case.misses(answer.w).values()) < 1e-6
+        )
         kind = error[0]
         if wrongly and "empty portfolio" in error[1]:
             wrongly = not case.best_is_empty(answer.value)
@@ -166,7 +167,9 @@ def related(case, row, rng, folder):
     """A second fit, whose objective must be that of the first within both gaps."""
     names = ["permuted", "unit", "container"]
     ordered = case.measure == "cdar"
-    if not (ordered or "half_life" in case.params or 2 * len(case.R) == case.R.shape[1]):
+    if not (
+        ordered or "half_life" in case.params or 2 * len(case.R) == case.R.shape[1]
+    ):
         names.append("doubled")
     name, factor = names[rng.integers(len(names))], 1.0
     if name == "container":
@@ -175,14 +178,24 @@ def related(case, row, rng, folder):
         other = replace(case, words=case.words | {"container": str(rng.choice(others))})
     else:
         make = {"permuted": permuted, "unit": in_unit, "doubled": doubled}[name]
-        other, factor = make(replace(case, words=case.words | {"container": "array"}), rng)
+        other, factor = make(
+            replace(case, words=case.words | {"container": "array"}), rng
+        )
     portfolio, _, texts, error = fitted(*arguments(other, folder))
     if error is not None or texts:
-        return {"relation": name, "relation holds": error is None, "second": error or texts}
+        return {
+            "relation": name,
+            "relation holds": error is None,
+            "second": error or texts,
+        }
     first, second = row["value"], float(portfolio.loss_curve_[-1]) / factor
     room = row["gap"] + float(portfolio.dual_gap_) / factor + BOUND * row["scale"]
     holds = bool(abs(first - second) <= room)
-    return {"relation": name, "relation holds": holds, "second": (first - second) / room}
+    return {
+        "relation": name,
+        "relation holds": holds,
+        "second": (first - second) / room,
+    }
 
 
 def changed(case, **functions):

@@ -186,7 +186,10 @@ def covering_array(factors, forbidden=(), seed=SEED, trials=10):
     while missing:
         first, found = next(iter(missing)), []
         for _ in range(trials):
-            case, others = dict(first), [name for name in factors if name not in dict(first)]
+            case, others = (
+                dict(first),
+                [name for name in factors if name not in dict(first)],
+            )
             rng.shuffle(others)
             for name in others:
                 best = -1
@@ -206,7 +209,9 @@ def covering_array(factors, forbidden=(), seed=SEED, trials=10):
                 found.append(case)
         if not found:
             raise ValueError(f"no case has {dict(first)} and nothing forbidden")
-        case = max(found, key=lambda one: sum(pair in missing for pair in pairs_of(one)))
+        case = max(
+            found, key=lambda one: sum(pair in missing for pair in pairs_of(one))
+        )
         for pair in pairs_of(case):
             missing.pop(pair, None)
         cases.append({name: case[name] for name in factors})

@@ -82,9 +82,9 @@ class CompositionalPortfolio(CompositionalEstimator):
     risk_measure : str, default="variance"
         One of "variance", "semivariance", "entropic", "cvar", "evar", "semideviation",
         "downside", "cdar" and "gini". "variance" is mean (<r_i, w> - u)^2, where u is
-        the mean return. "semivariance" is the same for returns below u only. "entropic" replaces
-        mean return and risk by (1/lambda) log mean exp(-lambda <r_i, w>), which
-        contains both. "cvar" is the mean of the worst losses. "evar" is an upper bound
+        the mean return. "semivariance" is the same for returns below u only. "entropic"
+        replaces mean return and risk by (1/lambda) log mean exp(-lambda <r_i, w>),
+        which contains both. "cvar" is the mean of the worst losses. "evar" is an upper bound
         of "cvar" from exponential moments. "semideviation" is (mean max(u - <r_i, w>,
         0)^order)^(1/order), for order 2 the square root of the semivariance. "downside"
         is the same with 0, or the benchmark's return, in place of u. "cdar" is the mean

@@ -140,7 +140,9 @@ def test_integer_limits():
 
 def test_there_is_no_stream_and_no_iterative_solver():
     portfolio = CompositionalPortfolio(risk_measure="gini", constraint="long_only")
-    with pytest.raises(AttributeError, match="'gini' needs all periods at once: use fit"):
+    with pytest.raises(
+        AttributeError, match="'gini' needs all periods at once: use fit"
+    ):
         portfolio.partial_fit(R)
     with pytest.raises(ValueError, match="take 'auto' or 'newton' for 'gini'"):
         portfolio.set_params(solver="storm-c").fit(R)

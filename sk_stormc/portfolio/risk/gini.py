@@ -5,7 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc.portfolio.exact.convex_program import Hinges
-from sk_stormc.portfolio.exact.cutting_planes import Cuts, cuts_of_parts, minimise_by_cuts
+from sk_stormc.portfolio.exact.cutting_planes import (
+    Cuts,
+    cuts_of_parts,
+    minimise_by_cuts,
+)
 from sk_stormc.portfolio.exact.program import Formulation
 from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, mean_of, shares
 
