@@ -2,7 +2,7 @@
 measures."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -208,9 +208,7 @@ class MeanRisk:
     def with_aversion(self, risk_aversion, penalty=None):
         """The task with the same returns and measure, and another risk aversion and
         penalty."""
-        return MeanRisk.of(
-            self.returns, self.measure, risk_aversion, self.p, penalty, self.linear
-        )
+        return replace(self, risk_aversion=float(risk_aversion), penalty=penalty)
 
     @cached_property
     def mean(self):
