@@ -45,43 +45,6 @@ def ratio(X, sample_weight=None, **params):
     return fit(X, sample_weight, objective="ratio", **params)
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize(
-    "measure",
-    slow_but(["semivariance", "cvar", "evar", "downside"], "semivariance", "cvar"),
-)
-def test_the_largest_ratio(measure, case):
-    """By Dinkelbach: at the largest ratio of the mean return less costs to the risk,
-    the best utility is 0."""
-    R, (params, program) = make_returns(seed=4), CASES[case]
-    portfolio = ratio(R, risk_measure=measure, **params)
-    w, found = portfolio.weights_, -portfolio.loss_curve_[-1]
-    y = R @ w - program.get("against", 0.0)
-    costs = (
-        program.get("l1", 0.0) * np.abs(w).sum()
-        + program.get("cost", 0.0) * np.abs(w - HELD).sum()
-    )
-    assert found == pytest.approx((y.mean() - costs) / risk(y, measure), rel=1e-6)
-    assert portfolio.score(R) == pytest.approx(y.mean() / risk(y, measure), rel=1e-6)
-    assert (
-        found > 0
-        and portfolio.stop_reason_ == "converged"
-        and 0 <= portfolio.dual_gap_ + 1e-9 <= 1e-5 * found
-    )
-    of_root = {"variance": "semideviation", "semivariance": "semideviation"}.get(
-        measure, measure
-    )
-    if measure != "variance":  # the root of which is no measure of its own
-        assert least(R, of_root, found, **program) == pytest.approx(0, abs=1e-7)
-        assert least(R, of_root, found + portfolio.dual_gap_ + 1e-4, **program) > 0
-    assert (w >= program["low"]).all() and w.sum() == pytest.approx(1)
-    if "rows" in program:
-        assert 0.1 - 1e-8 <= w[:2].sum() <= 0.4 + 1e-8
-    if "max_turnover" in program:
-        assert np.abs(w - HELD).sum() <= 0.3 + 1e-8
-    for other in np.random.default_rng(0).dirichlet(np.ones(6), 200):
-        if case == "linear constraint" and 0.1 <= other[:2].sum() <= 0.4:
-            assert (R @ other).mean() / risk(R @ other, measure) <= found + 1e-6
 
 
 def test_without_bounds_it_is_the_tangency_portfolio():
