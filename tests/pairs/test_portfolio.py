@@ -84,10 +84,19 @@ def test_stored_optimum(stored, tmp_path):
     # EVaR is itself a minimum, which has digits of its own
     assert stated == pytest.approx(value, abs=1e-8 * scale)
     assert max(case.misses(w).values()) <= MISSED, case.misses(w)
+    assert portfolio.stop_reason_ == "converged"
     tol = case.params.get("tol", 1e-4)
     assert value <= best + error + max(tol, 1e-7) * scale
     assert stated - portfolio.dual_gap_ <= best + error + 1e-9 * scale
     assert np.isfinite(portfolio.dual_gap_)
+    if not {"half_life", "expected_returns"} & set(
+        case.params
+    ):  # the score has neither
+        _, X, sample_weight = arguments(case, tmp_path)
+        found = portfolio.score(X, sample_weight=sample_weight)
+        of_mean = {"ratio": case.mean(w) / case.risk(w), "limit": case.mean(w)}
+        expected = of_mean.get(case.goal, case.charge(w) - value)
+        assert found == pytest.approx(expected, abs=1e-8 * scale)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""The second-order method against scipy: every risk measure with every constraint, in
-any unit, and on ugly returns."""
+"""The second-order method in any unit, and on ugly returns. Every risk measure with every
+constraint is in tests/pairs."""
 
 import functools
 import warnings
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from definitions import MEASURES, make_returns, risk, utility
 from definitions import least as least_by_scipy
-from helpers import slow_but
 from scipy.optimize import linprog
 from sklearn.exceptions import ConvergenceWarning
 
@@ -25,40 +24,8 @@ KINDS = [
         ("cdar", 2),
     ],
 ]
-HELD = np.array([0.3, 0.1, 0.2, 0.1, 0.2, 0.1])
-ROWS = np.array([[1.0, 1, 0, 0, 0, 0], [0, 0, 1, 0, -2, 1], [0, 1, 0, 1, 1, 0]])
-LIMITS = np.array([-np.inf, ROWS[1] @ HELD, 0.1]), np.array([0.38, ROWS[1] @ HELD, 0.6])
-INDEX = make_returns() @ np.full(6, 1 / 6) + 0.001 * np.random.default_rng(1).normal(
-    size=150
-)
 LONG = {"constraint": "long_only"}
 LONG_ONLY = {"low": 0.0, "budget": 1.0}
-CASES = {
-    "long only": (LONG, LONG_ONLY),
-    "bounds and budget": ({"constraint": (-0.1, 0.35), "budget": 0.9}, {"low": -0.1,
-    "high": 0.35, "budget": 0.9}),
-    "bounds and l1": ({"constraint": (-0.5, 0.5), "l1": 3e-4}, {"low": -0.5,
-    "high": 0.5, "l1": 3e-4}),
-    "cost of trades": (
-        {"constraint": (0.0, 0.6), "budget": 1.0, "previous_weights": HELD,
-        "transaction_cost": 2e-4},
-        LONG_ONLY | {"high": 0.6, "held": HELD, "cost": 2e-4},
-    ),
-    "linear constraints": (LONG | {"linear_constraints": (ROWS, *LIMITS)},
-    LONG_ONLY | {"rows": (ROWS, *LIMITS)}),
-    "turnover": (
-        LONG | {"previous_weights": HELD, "max_turnover": 0.3},
-        LONG_ONLY | {"held": HELD, "max_turnover": 0.3}
-    ),
-    "benchmark": (LONG | {"benchmark": INDEX}, LONG_ONLY | {"against": INDEX}),
-    "all": (
-        LONG | {"previous_weights": HELD, "max_turnover": 0.3, "transaction_cost": 1e-4,
-        "benchmark": INDEX,
-                "linear_constraints": (ROWS, *LIMITS)},
-        LONG_ONLY | {"held": HELD, "max_turnover": 0.3, "cost": 1e-4, "against": INDEX,
-        "rows": (ROWS, *LIMITS)},
-    ),
-}  # fmt: skip
 
 
 def fit(R, sample_weight=None, **params):
@@ -68,10 +35,6 @@ def fit(R, sample_weight=None, **params):
         return CompositionalPortfolio(**LONG | {"random_state": 0} | params).fit(
             R, sample_weight=sample_weight
         )
-
-
-
-
 
 
 @functools.cache
@@ -126,8 +89,6 @@ def ugly():
     return {"cash": cash, "twice": twice, "near copies": near, "constant": constant,
     "shifted": R + 100,
             "few periods": R[:5], "one asset": R[:, :1]}  # fmt: skip
-
-
 
 
 @pytest.mark.parametrize("solver", ["auto", "storm-c"])

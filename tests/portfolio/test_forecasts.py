@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from definitions import INF, MEASURES, least, make_returns, risk, utility
+from definitions import INF, least, make_returns, risk, utility
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 
@@ -51,8 +51,6 @@ def assert_least(portfolio, returns, measure, aversion, **limits):
 
 
 # expected_returns
-
-
 
 
 @pytest.mark.parametrize(
@@ -255,8 +253,6 @@ def test_steps_on_a_stream_refuse_forecasts():
 # min_return
 
 
-
-
 def test_the_least_variance_at_a_mean_return_is_that_of_markowitz():
     mean, C = EXPECTED, np.cov(R.T, ddof=0)
     M = np.linalg.solve(C, np.column_stack([mean, np.ones(5)]))
@@ -377,8 +373,6 @@ def test_a_stream_has_no_least_mean_return():
 # max_gross
 
 
-
-
 def test_a_gross_weight_alone_bounds_the_weights():
     for gross in (1e-3, 2e4):
         portfolio = CompositionalPortfolio(
@@ -473,8 +467,6 @@ def test_a_stream_within_a_gross_weight():
 
 
 # l2
-
-
 
 
 def test_squared_weights_act_like_noise_of_the_variance():

@@ -1,35 +1,19 @@
-"""The largest mean return per risk, with every constraint, and the most return within a
-risk."""
+"""The largest mean return per risk, and the most return within a risk. Every constraint
+is in tests/pairs."""
 
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
-from definitions import MEASURES, least, make_returns, risk
+from definitions import MEASURES, make_returns, risk
 from helpers import slow_but
 from scipy.optimize import minimize
 
 from sk_stormc import CompositionalPortfolio, sharpe_ratio
 
 PROPORTIONAL = [measure for measure in MEASURES if measure != "entropic"]
-HELD = np.array([0.5, 0.3, 0.2, 0.0, 0.0, 0.0])
-ROW = np.array([[1.0, 1, 0, 0, 0, 0]])
-LONG, LONG_ONLY = {"constraint": "long_only"}, {"low": 0.0, "budget": 1.0}
-CASES = {
-    "linear constraint": (LONG | {"linear_constraints": (ROW, 0.1, 0.4)},
-    LONG_ONLY | {"rows": (ROW, [0.1], [0.4])}),
-    "l1": (
-        {"constraint": (-0.3, 0.5), "budget": 1.0, "l1": 1e-4}, {"low": -0.3,
-        "high": 0.5, "budget": 1.0, "l1": 1e-4}
-    ),
-    "all": (
-        LONG | {"previous_weights": HELD, "max_turnover": 0.3, "transaction_cost": 2e-4,
-                "benchmark": np.full(150, 1e-4)},
-        LONG_ONLY | {"held": HELD, "max_turnover": 0.3, "cost": 2e-4,
-        "against": np.full(150, 1e-4)},
-    ),
-}  # fmt: skip
+LONG = {"constraint": "long_only"}
 
 
 def fit(X, sample_weight=None, **params):
@@ -43,8 +27,6 @@ def fit(X, sample_weight=None, **params):
 
 def ratio(X, sample_weight=None, **params):
     return fit(X, sample_weight, objective="ratio", **params)
-
-
 
 
 def test_without_bounds_it_is_the_tangency_portfolio():
