@@ -548,11 +548,20 @@ def test_statistics_by_their_formulas():
         worst = max(worst, 1 - wealth / peak)
     m = sum(r) / T
     s = math.sqrt(sum((value - m) ** 2 for value in r) / (T - 1))
+    below = math.sqrt(sum(min(value, 0) ** 2 for value in r) / T)
+    annual = wealth ** (P / T) - 1
+    b = R[100:, 0]
+    beta = np.cov(r, b)[0, 1] / np.var(b, ddof=1)
     expected = {
-        "annual return": wealth ** (P / T) - 1,
+        "annual return": annual,
         "annual deviation": math.sqrt(P) * s,
         "Sharpe ratio": math.sqrt(P) * m / s,
+        "Sortino ratio": math.sqrt(P) * m / below,
         "largest drawdown": worst,
+        "Calmar ratio": annual / worst,
+        "CVaR": -np.sort(r)[:15].mean(),
+        "beta": beta,
+        "annual alpha": P * (m - beta * b.mean()),
         "annual turnover": sum(result.turnover) * P / T,
         "annual costs": sum(result.costs) * P / T,
         "share of time in cash": 0.0,
@@ -564,6 +573,8 @@ def test_statistics_by_their_formulas():
         np.prod(1 + R[100:, 0]) ** (P / T) - 1
     )
     assert math.isnan(benchmark["annual turnover"])
+    assert benchmark["beta"] == pytest.approx(1)
+    assert benchmark["annual alpha"] == pytest.approx(0, abs=1e-15)
     cash = quiet(Recent(0.0), R, window=100).summary()["portfolio"]
     assert cash["annual return"] == cash["annual deviation"] == 0 and math.isnan(
         cash["Sharpe ratio"]

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from sk_stormc.portfolio.backtest.accounts import Account
+from sk_stormc.backtest.accounts import Account
 from sk_stormc.portfolio.constraints import held_now
 from sk_stormc.portfolio.returns import column_of
 from sk_stormc.utils.frames import columns_of, has_row_labels, is_series

@@ -12,13 +12,13 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.portfolio.backtest.accounts import Account, Schedule
-from sk_stormc.portfolio.backtest.dated_portfolio import (
+from sk_stormc.backtest.accounts import Account, Schedule
+from sk_stormc.backtest.dated_portfolio import (
     DatedPortfolio,
     parameters_named,
 )
-from sk_stormc.portfolio.backtest.returns_table import UNITS, ReturnsTable
-from sk_stormc.portfolio.backtest.walk_results import (
+from sk_stormc.backtest.returns_table import UNITS, ReturnsTable
+from sk_stormc.backtest.walk_results import (
     BENCHMARK,
     EQUAL,
     WalkForwardComparison,
@@ -210,7 +210,7 @@ def walk_forward(
     >>> (result.gross_returns - result.returns)[:2].round(6)
     array([0.001, 0.   ])
     >>> list(result.summary()["portfolio"])[:4]
-    ['annual return', 'annual deviation', 'Sharpe ratio', 'largest drawdown']
+    ['annual return', 'annual deviation', 'Sharpe ratio', 'Sortino ratio']
     """
     check_int("window", window, low=2, words=(None,))
     check_int("first_window", first_window, low=2, words=(None,))
