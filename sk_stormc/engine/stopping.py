@@ -20,7 +20,16 @@ from sk_stormc.core.penalties import projected
 from sk_stormc.core.schedules import at
 from sk_stormc.engine.steps import start, step_direction
 
-__all__ = ["Stopping", "StoppingRule", "point_beside"]
+__all__ = ["Stopping", "StoppingRule", "point_beside", "proved_gap"]
+
+
+def proved_gap(gap, rounding):
+    """The upper bound value - lower of a gap, which rounding errors of some size may
+    make negative. It is infinite if it is more negative: a lower bound of the minimum
+    above a value that was reached proves nothing."""
+    if gap < 0:
+        return 0.0 if gap >= -rounding else math.inf
+    return gap
 
 
 @dataclass

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.results import Record, Report, SolverResult, StopReason, outcome
+from sk_stormc.engine.stopping import proved_gap
 from sk_stormc.portfolio.exact.integer import WithIntegerLimits, check_integer_limits
 from sk_stormc.portfolio.exact.objectives import (
     ByMoments,
@@ -117,7 +118,7 @@ class ExactMethod:
         self.on_record, self.n_iter, self.n_more, self.records = on_record, 0, 0, []
         self.report = Report(2 * task.n_inner + task.n_outer) if verbose else None
         self.best, self.value = objective.start, objective.value_at(objective.start)
-        gap = np.inf
+        gap, small = np.inf, 0.0
         try:
             self._record()
             solution = objective.minimise(self._iterated)
@@ -132,15 +133,17 @@ class ExactMethod:
             # without a bound, the gap says nothing about a method that has reached its
             # tolerance
             good = abs(gap) <= small or (gap == np.inf and solution.done)
-            gap = max(gap, 0.0) if good else gap  # rounding may make it negative
             reason = solution.reason or (
                 StopReason.CONVERGED if good else StopReason.MAX_ITER
             )
         except _Ended as ended:
             reason = ended.args[0]
             gap = objective.gap_at(self.best)
+            small = max(self.tol, ACCURACY) * objective.spread(self.best)
         except KeyboardInterrupt:
             reason = StopReason.INTERRUPTED
+        found, gap = gap, proved_gap(gap, small)
+        self.contradiction = -found if found < 0 < gap else 0.0
         if self.records[-1][0] == self.n_iter:  # its value may have changed since
             self.records.pop()
         self.records.append((self.n_iter, self._ifo(), self.value))
@@ -205,6 +208,13 @@ def conclude_exact(portfolio, method, task, result):
         why = (
             "has no minimum, since some combination of assets has a mean return and "
             "no risk"
+        )
+    elif method.contradiction:
+        why = (
+            f"is below a lower bound of its minimum, by {method.contradiction:.2g}: "
+            "they contradict each other, and the gap is not known. Either the returns "
+            "changed between passes, as random numbers of dask without a seed do "
+            "(X.persist() keeps them), or this is an error of sk_stormc"
         )
     elif result.gap == np.inf:
         why = "may be far above its minimum, if there is one"
