@@ -23,6 +23,7 @@ from sk_stormc.values.episodes import (
     share_of_ends,
     shares,
 )
+from sk_stormc.values.log_order import warn_of_rows
 from sk_stormc.values.log_warnings import (
     warn_of_no_ends,
     warn_of_ranges,
@@ -37,6 +38,7 @@ from sk_stormc.values.markov import (
     minus_scaled,
     normalized_weights,
     refuse_rows,
+    side_by_side,
 )
 from sk_stormc.values.policies import check_actions, policy_chances
 from sk_stormc.values.states import HASHED, check_next, checked_data
@@ -176,12 +178,7 @@ def with_intercept(Z, intercept):
     """The features, with a column of ones if ``intercept``."""
     if not intercept:
         return Z
-    columns = Z, np.ones((Z.shape[0], 1))
-    return (
-        sparse.csr_array(sparse.hstack(columns))
-        if sparse.issparse(Z)
-        else np.hstack(columns)
-    )
+    return side_by_side(Z, np.ones((Z.shape[0], 1)))
 
 
 class LogColumns(NamedTuple):
@@ -316,6 +313,8 @@ class Reader:
         n, warns = len(y), self.kind != "block"
         following = successors(estimator, X, states, log_columns, order, warns)
         known, terminal = following.known, following.terminal
+        if warns and self.n_rows in (None, n):  # a sample is not in order
+            warn_of_rows(y, states, log_columns, order, following)
         if whole:
             check_log(estimator.features, log_columns, states, ratios, order, following)
         if order is not None and log_columns.next_X is None and self.kind != "chunk":

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.results import Record, Report, SolverResult, StopReason, outcome
-from sk_stormc.engine.stopping import proved_gap
+from sk_stormc.engine.stopping import Gap
 from sk_stormc.portfolio.exact.integer import WithIntegerLimits, check_integer_limits
 from sk_stormc.portfolio.exact.objectives import (
     ByMoments,
@@ -59,14 +59,14 @@ def exact_method(portfolio, solver, task, limits=None):
             f"{task.returns.shape}: "
             + ("use fewer periods or assets" if needs else "use solver='storm-c'")
         )
+    tol = TOL if portfolio.tol is None else portfolio.tol
     if portfolio.max_risk is not None:
-        objective = partial(WithinRisk, task, max_risk=float(portfolio.max_risk))
+        objective = partial(WithinRisk, task, max_risk=portfolio.max_risk, tol=tol)
     elif portfolio.objective == "ratio":
         objective = partial(Ratio, task)
     else:
         objective = partial(ByMoments if solver == "moments" else Utility, task)
     name = "newton" if solver == "auto" else solver
-    tol = TOL if portfolio.tol is None else portfolio.tol
     if limits is not None:
         name = "scip"
         objective = partial(WithIntegerLimits, portfolio, objective, limits, tol)
@@ -118,32 +118,31 @@ class ExactMethod:
         self.on_record, self.n_iter, self.n_more, self.records = on_record, 0, 0, []
         self.report = Report(2 * task.n_inner + task.n_outer) if verbose else None
         self.best, self.value = objective.start, objective.value_at(objective.start)
-        gap, small = np.inf, 0.0
+        gap, self.contradiction = np.inf, 0.0
         try:
             self._record()
             solution = objective.minimise(self._iterated)
-            self.best, self.value, gap = solution.weights, solution.value, solution.gap
+            self.best, self.value = solution.weights, solution.value
             exact = task.penalty.at_limits(self.best)
             value = objective.value_at(exact) if objective.allows(exact) else np.inf
-            rounding = PROGRAM_TOLERANCE * solution.unit
-            if value <= self.value + RELATIVE_ROUNDING * abs(self.value) + rounding:
+            rounding = PROGRAM_TOLERANCE * solution.unit + solution.error
+            rounding += RELATIVE_ROUNDING * abs(self.value)
+            if value <= self.value + rounding:
                 self.best, self.value = exact, value
-            small = max(self.tol, ACCURACY) * objective.spread(self.best)
-            small += RELATIVE_ROUNDING * abs(self.value) + rounding
+            scale, tol = objective.spread(self.best), max(self.tol, ACCURACY)
+            stated = Gap(self.value, solution.lower, scale, tol, rounding)
             # without a bound, the gap says nothing about a method that has reached its
             # tolerance
-            good = abs(gap) <= small or (gap == np.inf and solution.done)
+            good = stated.is_small or (solution.lower == -np.inf and solution.done)
             reason = solution.reason or (
                 StopReason.CONVERGED if good else StopReason.MAX_ITER
             )
+            gap, self.contradiction = stated.size, stated.contradiction
         except _Ended as ended:
             reason = ended.args[0]
             gap = objective.gap_at(self.best)
-            small = max(self.tol, ACCURACY) * objective.spread(self.best)
         except KeyboardInterrupt:
             reason = StopReason.INTERRUPTED
-        found, gap = gap, proved_gap(gap, small)
-        self.contradiction = -found if found < 0 < gap else 0.0
         if self.records[-1][0] == self.n_iter:  # its value may have changed since
             self.records.pop()
         self.records.append((self.n_iter, self._ifo(), self.value))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sk_stormc.engine.results import StopReason
+from sk_stormc.engine.stopping import Gap
 from sk_stormc.portfolio.exact.feasible_set import bounds_around
 from sk_stormc.portfolio.exact.integer_program import IntegerProgram, scip
 from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
@@ -136,7 +137,7 @@ class WithIntegerLimits:
         self.task, self.n = task, task.returns.shape[1]
         self.relaxed = objective()
         self.relaxation = self.relaxed.minimise(lambda w: None)
-        self.bound = self.relaxation.value - self.relaxation.gap
+        self.bound = self.relaxation.lower
         w = np.asarray(self.relaxation.weights, float)
         self.feasible = task.penalty
         self.there = self.feasible.in_budget > 0
@@ -183,12 +184,12 @@ class WithIntegerLimits:
         one."""
         callback(self.best)
         reason = None
-        if self.value - self.bound > self.tol * self.scale:
+        if not Gap(self.value, self.bound, self.scale, self.tol).is_small:
             reason = self._search(callback)
         return Optimum(
             self.best,
             self.value,
-            self.gap_at(self.best),
+            self.bound,
             0,
             self.relaxation.unit,
             reason=reason,
@@ -370,7 +371,7 @@ class WithIntegerLimits:
         least = solve_portfolio(
             task.with_aversion(np.inf, self.feasible.without_costs()), w
         )
-        smallest = max(least.value - least.gap, 0.0) ** (1 / power)
+        smallest = max(least.lower, 0.0) ** (1 / power)
         of_best = risk.value(w) ** (1 / power)
         if not smallest > 0:
             raise ValueError(
