@@ -11,7 +11,7 @@ from sk_stormc.core.penalties import Box
 from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
 from sk_stormc.portfolio.exact.linear_programs import linear_program, one_sided
 from sk_stormc.portfolio.exact.tolerances import CONSTRAINT_TOLERANCE, PROGRAM_TOLERANCE
-from sk_stormc.portfolio.labels import aligned
+from sk_stormc.portfolio.labels import aligned, aligned_numbers
 from sk_stormc.portfolio.linear_constraints import linear_of
 from sk_stormc.portfolio.returns import column_of
 from sk_stormc.portfolio.risk import MEASURES
@@ -86,9 +86,8 @@ def _bounds(constraint, n_assets, columns):
     columns."""
     if constraint is None:
         return -np.inf, np.inf
-    no_pair = isinstance(constraint, (str, Mapping, Set)) or not hasattr(
-        constraint, "__len__"
-    )
+    is_one = not hasattr(constraint, "__len__") or getattr(constraint, "shape", 0) == ()
+    no_pair = is_one or isinstance(constraint, (str, Mapping, Set))
     by_asset = not no_pair and _pairs_by_asset(constraint, n_assets)
     if no_pair or by_asset or len(constraint) != 2:
         given = short(constraint) + ", which may be a pair for each asset" * by_asset
@@ -126,9 +125,7 @@ def held_now(previous, n_assets, columns):
     zeros."""
     if previous is None:
         return np.zeros(n_assets)
-    held = as_numbers(
-        "previous_weights", aligned("previous_weights", previous, columns, n_assets)
-    )
+    held = aligned_numbers("previous_weights", previous, columns, n_assets)
     if held.ndim != 1 or not np.isfinite(held).all():
         raise ValueError(
             "previous_weights must be finite, one for each asset, got "
@@ -143,9 +140,7 @@ def held_now(previous, n_assets, columns):
 
 def _cost(given, n_assets, columns):
     """The cost of a unit of each asset."""
-    cost = as_numbers(
-        "transaction_cost", aligned("transaction_cost", given, columns, n_assets)
-    )
+    cost = aligned_numbers("transaction_cost", given, columns, n_assets)
     if cost.shape not in ((), (n_assets,)):
         raise ValueError(
             f"transaction_cost must be one number or of shape ({n_assets},), got "

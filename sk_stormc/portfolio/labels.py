@@ -7,9 +7,11 @@ from operator import itemgetter
 import numpy as np
 
 from sk_stormc.utils.frames import as_text, columns_of, is_series, is_table
+from sk_stormc.utils.validation import as_numbers, short
 
 __all__ = [
     "aligned",
+    "aligned_numbers",
     "assets_of",
     "by_label",
     "default_of",
@@ -70,6 +72,16 @@ def aligned(name, value, columns, n_assets, extra=True):
     return np.array(
         [by_label[column] if column in by_label else default() for column in columns]
     )
+
+
+def aligned_numbers(name, value, columns, n_assets):
+    """`aligned`, as an array of numbers that are not booleans."""
+    values = aligned(name, value, columns, n_assets)
+    if any(
+        isinstance(part, (bool, np.bool_)) for part in np.array(values, object).flat
+    ):
+        raise ValueError(f"{name} must be numbers, got {short(value)}")
+    return as_numbers(name, values)
 
 
 def refuse_no_match(name, labels, assets):

@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array
 
-from sk_stormc.portfolio.labels import aligned, assets_of, by_label, rows_of_benchmark
+from sk_stormc.portfolio.labels import (
+    aligned,
+    aligned_numbers,
+    assets_of,
+    by_label,
+    rows_of_benchmark,
+)
 from sk_stormc.portfolio.rounds.rows import Rows, returns_lazily
 from sk_stormc.utils.blocks import is_dask, of_partitions, without_rows
 from sk_stormc.utils.frames import (
@@ -315,8 +321,7 @@ class Returns:
     def expected_means(self, expected):
         """The parameter ``expected_returns`` as an array of shape (n_assets,)."""
         n_assets = self.shape[1]
-        means = aligned("expected_returns", expected, self.columns, n_assets)
-        means = as_numbers("expected_returns", means)
+        means = aligned_numbers("expected_returns", expected, self.columns, n_assets)
         if means.shape != (n_assets,):
             raise ValueError(
                 f"expected_returns must have one number for each of the {n_assets} "
