@@ -37,13 +37,14 @@ class IntegerLimits:
     names: list
 
     @classmethod
-    def of(cls, portfolio, n_assets, columns):
+    def of(cls, portfolio, columns):
         """The integer limits of a `CompositionalPortfolio`, or None if it has none."""
         most, least = portfolio.max_assets, portfolio.min_held
+        n_assets = len(columns)
         check_int("max_assets", most, low=1, words=(None,))
         check_number("time_limit", portfolio.time_limit, low=0, inclusive=False)
         if least is not None:
-            given, least = least, aligned("min_held", least, columns, n_assets)
+            given, least = least, aligned("min_held", least, columns)
             least = as_numbers("min_held", least)
             if (
                 least.shape not in ((), (n_assets,))
