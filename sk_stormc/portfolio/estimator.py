@@ -365,14 +365,14 @@ class CompositionalPortfolio(CompositionalEstimator):
         ordered = measure.ordered or self.half_life is not None
         table = Returns.of(X, sample_weight, least=2, counts=ordered)
         n_assets = table.shape[1]
-        limits = IntegerLimits.of(self, n_assets, table.columns)
+        limits = IntegerLimits.of(self, table.columns)
         if limits is not None and not table.in_memory:
             raise ValueError(
                 f"{' and '.join(limits.names)} needs returns in memory, got "
                 f"{type(X).__name__}: load them"
             )
         by_rounds = limits is None and takes_rounds(solver, measure, table)
-        penalty = feasible_set_of(self, n_assets, table.columns)
+        penalty = feasible_set_of(self, table.columns)
         given = self.benchmark, self.expected_returns, self.half_life
         if by_rounds:
             returns, weights = table.in_blocks(*given), None
@@ -402,7 +402,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         # stores the names and the number of the assets
         validate_data(self, table.named_columns, skip_check_array=True)
         self.weights_ = weights[:n_assets].astype(table.dtype, copy=False)
-        self._labels = table.columns
+        self._labels = table.columns if table.named else None
         self._keep(getattr(method, "name", method), result, fit)
         fit.end()
         conclude(self, method, problem, result)

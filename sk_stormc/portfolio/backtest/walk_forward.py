@@ -229,7 +229,7 @@ def walk_forward(
         own = [parameters_named(one, "benchmark") for one in estimators.values()]
         given = [value for values in own for value in values.values()]
         benchmark = next((value for value in given if value is not None), None)
-    place = column_of(benchmark, table.columns, len(table.columns))
+    place = column_of(benchmark, table.columns)
     compared = None
     if benchmark is not None:
         compared = table.by_row(
@@ -308,7 +308,7 @@ def _by_asset(cost, table):
     """The cost of trades of each asset."""
     n_assets = len(table.columns)
     given = cost
-    cost = aligned_numbers("trading_cost", cost, table.columns, n_assets)
+    cost = aligned_numbers("trading_cost", cost, table.columns)
     if cost.shape not in ((), (n_assets,)) or not ((cost >= 0) & (cost < 1)).all():
         raise ValueError(
             "trading_cost must be a number from 0 to 1, or one for each of the "
