@@ -345,7 +345,8 @@ def solve_portfolio(task, start, callback=None):
     if only is not None:
         only = task.penalty.on_bounds(only)
         value = task.value(only)
-        return Optimum(only.astype(start.dtype), value, value, 0)
+        unit = Scaled.of(task, task.penalty).unit_of_value
+        return Optimum(only.astype(start.dtype), value, value, 0, unit)
     return at_size(
         lambda size: _solved(
             task, Scaled.of(task, task.penalty, size=size), start, callback
