@@ -10,7 +10,15 @@ from sk_stormc.core.block_rows import (
     kind_of_row,
     lazy_leaf,
 )
-from sk_stormc.core.pytrees import fill, flatten, import_jax, precision
+from sk_stormc.core.pytrees import (
+    fill,
+    flatten,
+    import_jax,
+    is_floating,
+    is_real,
+    precision,
+    with_numpy_floats,
+)
 from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.frames import check_same_labels, row_labels
 from sk_stormc.utils.mapped_rows import MappedRows
@@ -117,11 +125,6 @@ class Rows:
         return vars(self) | {"leaves": leaves}
 
 
-def is_floating(dtype):
-    """Whether a type is of floats, also one that NumPy does not have."""
-    return bool(import_jax().numpy.issubdtype(dtype, np.floating))
-
-
 def _checked(name, leaf, dtype):
     """A leaf as an array. Arrays of NumPy and JAX are not copied."""
     jax, array = import_jax(), leaf
@@ -133,14 +136,16 @@ def _checked(name, leaf, dtype):
             f"{type(leaf).__name__}"
         )
     if not isinstance(leaf, jax.Array):
+        leaf = with_numpy_floats(leaf)
         check_numeric(name, leaf)
         with naming(name):
             array = np.asanyarray(leaf)  # keeps a memmap
         if array.dtype.kind not in "fiub":
             array = as_numbers(name, leaf)
-    elif not is_floating(array.dtype) and array.dtype.kind not in "iub":
+    elif not is_real(array.dtype):
         raise ValueError(
-            f"{name} must be real numbers, got a jax.Array of {array.dtype}"
+            f"{name} must be real numbers, got a jax.Array of {array.dtype} (of keys, "
+            "give jax.random.key_data)"
         )
     if not array.ndim:
         raise ValueError(f"{name} must have an axis of rows, got the number {array}")

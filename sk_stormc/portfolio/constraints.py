@@ -19,6 +19,7 @@ from sk_stormc.utils.validation import as_numbers, check_number, is_real, is_wor
 from sk_stormc.utils.warnings import warn
 
 __all__ = [
+    "check_objective",
     "feasible_set_of",
     "held_now",
     "refuse_linear_constraints",
@@ -155,6 +156,41 @@ def _cost(given, n_assets, columns):
             f"transaction_cost must be finite and >= 0, got {short(given)}"
         )
     return np.broadcast_to(cost, n_assets)
+
+
+def check_objective(portfolio):
+    """Raise a ValueError for parameters that define different objectives, and for a
+    solver that does not have the risk measure."""
+    measure, solver = MEASURES[portfolio.risk_measure], portfolio.solver
+    if measure.problem is None and not is_word(solver, "auto", "newton", "scip"):
+        *others, last = (repr(name) for name in MEASURES if MEASURES[name].problem)
+        raise ValueError(
+            f"solver={solver!r} has risk_measure {', '.join(others)} and {last}; take "
+            f"'auto' or 'newton' for {measure.name!r}"
+        )
+    max_risk, min_return = portfolio.max_risk, portfolio.min_return
+    other = None if max_risk is None else f"max_risk={max_risk!r}"
+    if portfolio.objective == "ratio":
+        other = "objective='ratio'"
+        if max_risk is not None:
+            raise ValueError(f"max_risk must be None with {other}, got {max_risk!r}")
+        if portfolio.l2:
+            raise ValueError(f"l2 must be 0 with {other}, got {portfolio.l2!r}")
+    if other is not None and not measure.power:
+        raise ValueError(
+            f"{other if max_risk is None else 'max_risk'} needs a risk apart from the "
+            f"mean return, got risk_measure={portfolio.risk_measure!r}"
+        )
+    if min_return is None:
+        return
+    if other is not None:
+        raise ValueError(f"min_return must be None with {other}, got {min_return!r}")
+    if is_real(portfolio.risk_aversion) and portfolio.risk_aversion != np.inf:
+        raise ValueError(
+            "min_return needs risk_aversion=numpy.inf, for the least risk of a "
+            "portfolio with at least this mean return, got "
+            f"risk_aversion={portfolio.risk_aversion!r}"
+        )
 
 
 # Python's own filter for repeated warnings is reset by every use of

@@ -199,8 +199,10 @@ class MeanRisk:
                 returns, p = returns[p > 0], p[p > 0]
             p = with_sum_one(p)
         if isinstance(returns, np.ndarray):
-            # the same bits for rows of a data frame
-            returns = np.ascontiguousarray(returns)
+            # float32 is too coarse for the gap of a measure without squares, and rows
+            # of a data frame must give the same bits
+            dtype = float if measure.power == 1 else returns.dtype
+            returns = np.ascontiguousarray(returns, dtype)
         return cls(returns, measure, float(risk_aversion), p, penalty, linear)
 
     def with_aversion(self, risk_aversion, penalty=None):

@@ -12,22 +12,15 @@ from sk_stormc.core.penalties import projected
 from sk_stormc.engine.results import SolverResult, outcome
 from sk_stormc.fitting.estimator import streams
 from sk_stormc.portfolio.constraints import feasible_set_of, refuse_linear_constraints
-from sk_stormc.portfolio.labels import assets_of
 from sk_stormc.portfolio.metrics import has_failed
 from sk_stormc.portfolio.moment_stream import MomentStream
-from sk_stormc.portfolio.returns import (
-    check_ascending,
-    check_returns,
-    expected_means,
-    warn_of_prices,
-)
+from sk_stormc.portfolio.returns import Returns
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.solvers import StopReason
 from sk_stormc.streams.problem import WINDOW, StreamingProblem
 from sk_stormc.utils.blocks import refuse_dask
-from sk_stormc.utils.frames import check_row_labels
 from sk_stormc.utils.mapped_rows import blocks
-from sk_stormc.utils.validation import is_word, row_weights
+from sk_stormc.utils.validation import is_word
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["streams_returns", "update_weights"]
@@ -85,13 +78,13 @@ def update_weights(portfolio, X, sample_weight):
     """Run `partial_fit` on a copy of the estimator, which is discarded if an exception
     is raised."""
     refuse_dask(X, sample_weight)
-    returns, columns, stream = check_returns(X), assets_of(X), portfolio._stream
+    table = Returns.of(X, sample_weight, counts=True, all_zero=True)
+    if not table.in_memory:
+        table.check_finite()
+    stream = portfolio._stream
     last_label = None if stream is None else portfolio._last_label
-    portfolio._last_label = check_ascending(X, counts=True, after=last_label)
-    check_row_labels({"X": X, "sample_weight": sample_weight})
-    weights = sample_weight
-    if weights is not None:
-        weights = row_weights(weights, len(returns), all_zero=True)
+    portfolio._last_label = table.last_label(last_label)
+    returns, weights = table.values, table.sample_weight
     known = hasattr(portfolio, "n_features_in_")
     validate_data(portfolio, X, reset=not known, skip_check_array=True)
     portfolio._check_parameters()
@@ -102,11 +95,11 @@ def update_weights(portfolio, X, sample_weight):
         )
     n_assets, expected = returns.shape[1], portfolio.expected_returns
     if expected is not None:
-        expected = expected_means(expected, columns, n_assets)
-    penalty = feasible_set_of(portfolio, n_assets, columns)
+        expected = table.expected_means(expected)
+    penalty = feasible_set_of(portfolio, n_assets, table.columns)
     task = portfolio._task(returns[:1], None, penalty)
     if stream is None:
-        warn_of_prices(returns)
+        table.warn_of_prices()
         portfolio._weighted = weights is not None
     elif weights is not None and not portfolio._weighted:
         raise ValueError(
@@ -134,7 +127,7 @@ def update_weights(portfolio, X, sample_weight):
             )
         refuse_linear_constraints(penalty, what, "use solver='moments', or fit")
         _by_steps(portfolio, returns, weights, task)
-    portfolio._labels = columns
+    portfolio._labels = table.columns
 
 
 def _refuse_another(portfolio):

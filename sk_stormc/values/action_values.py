@@ -249,12 +249,13 @@ class ActionValueEstimator(FittedActionValues):
         ValueError
             As for `BellmanValueEstimator.fit`, and if actions are not labels, a solver
             other than "auto" and "lstd" is used with "greedy", or a policy does not
-            match the states and actions.
+            match the states and actions. For many actions, if the transitions determine
+            their values too little.
 
         Warns
         -----
         UserWarning
-            As for `BellmanValueEstimator`, if ``action`` is None, if a given policy
+            As for `BellmanValueEstimator`, and if ``action`` is None, if a given policy
             takes actions that are not in the log, or if the log has no information
             about which action is better.
         ConvergenceWarning
@@ -315,7 +316,7 @@ class ActionValueEstimator(FittedActionValues):
             )
 
         size = sums.occurs.size
-        solver = "lstd" if greedy or in_blocks else self._solver_for(size)
+        solver = "lstd" if self.solves_itself() else self._solver_for(size)
         fit = Fit.if_observed(
             self, solver, X, y, before, action=action, **log_columns._asdict()
         )

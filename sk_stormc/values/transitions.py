@@ -38,6 +38,7 @@ from sk_stormc.values.markov import (
     minus_scaled,
     normalized_weights,
     refuse_rows,
+    side_by_side,
 )
 from sk_stormc.values.policies import check_actions, policy_chances
 from sk_stormc.values.states import HASHED, check_next, checked_data
@@ -177,12 +178,7 @@ def with_intercept(Z, intercept):
     """The features, with a column of ones if ``intercept``."""
     if not intercept:
         return Z
-    columns = Z, np.ones((Z.shape[0], 1))
-    return (
-        sparse.csr_array(sparse.hstack(columns))
-        if sparse.issparse(Z)
-        else np.hstack(columns)
-    )
+    return side_by_side(Z, np.ones((Z.shape[0], 1)))
 
 
 class LogColumns(NamedTuple):

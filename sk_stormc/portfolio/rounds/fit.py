@@ -20,7 +20,6 @@ from sk_stormc.portfolio.exact.program import (
     Optimum,
 )
 from sk_stormc.portfolio.exact.tolerances import ACCURACY
-from sk_stormc.portfolio.returns import LazyReturns
 from sk_stormc.portfolio.risk.semideviation import Semideviation
 from sk_stormc.portfolio.rounds import tables
 from sk_stormc.portfolio.rounds.goals import MeanWithinRisk, RatioOfMean, UtilityOfMean
@@ -54,12 +53,11 @@ MANY_PERIODS = 20_000
 LEAST_RISK_TOL = 0.1
 
 
-def takes_rounds(solver, measure, returns):
-    """Whether a fit with this solver is made by rounds, for returns that need not be in
-    memory."""
-    n, d = returns.shape
+def takes_rounds(solver, measure, table):
+    """Whether a fit of `Returns` with this solver is made by rounds."""
+    n, d = table.shape
     exact = is_word(solver, "auto", "newton") and d <= MAX_ASSETS
-    if isinstance(returns, LazyReturns):
+    if table.in_dask:
         if not exact and not (is_word(solver, "moments") and measure.rounds == "sums"):
             raise ValueError(
                 "X must be an array or a data frame in memory, or a memmap, with this "
@@ -70,7 +68,7 @@ def takes_rounds(solver, measure, returns):
         return True
     large = n * d > MAX_RETURNS or n * d**2 > MAX_PRODUCTS
     return exact and (
-        type(returns) is not np.ndarray
+        type(table.values) is not np.ndarray
         or large
         or (measure.rounds == "rows" and n >= MANY_PERIODS)
     )

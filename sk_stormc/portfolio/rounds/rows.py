@@ -6,7 +6,6 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from sk_stormc.portfolio.returns import benchmark_of
 from sk_stormc.utils.blocks import (
     as_array,
     blocks_of,
@@ -65,41 +64,38 @@ class Rows:
 
     Parameters
     ----------
-    returns : ndarray, MappedRows or dask collection of shape (n_periods, n_assets)
-    sample_weight : array-like of shape (n_periods,), default=None
+    table : Returns
     half_life : float, default=None
     benchmark : object, default=None
         As for `CompositionalPortfolio`.
-    columns, labels : list, default=None
-        The labels of columns and rows, if there are any.
-    check : callable, default=None
-        Raises the error for a block of returns that are not finite. None names the
-        column, and the row of the block.
     """
 
-    def __init__(
-        self,
-        returns,
-        sample_weight=None,
-        half_life=None,
-        benchmark=None,
-        columns=None,
-        labels=None,
-        check=None,
-    ):
-        for name, table in (("sample_weight", sample_weight), ("benchmark", benchmark)):
-            if is_dask(table) and table.ndim != 1:
+    def __init__(self, table, half_life=None, benchmark=None):
+        returns, sample_weight = table.values, table.sample_weight
+        for name, beside in (
+            ("sample_weight", sample_weight),
+            ("benchmark", benchmark),
+        ):
+            if is_dask(beside) and beside.ndim != 1:
                 raise ValueError(
                     f"{name} of dask must be one number for each period, got shape "
-                    f"{table.shape}"
+                    f"{beside.shape}"
                 )
-        d, named = returns.shape[1], columns and [*columns, "benchmark"]
-        self._check = check or partial(check_finite_rows, "X", columns=named)
+        d, columns = returns.shape[1], table.columns
+        if table.in_dask:
+            named = columns and [*columns, "benchmark"]
+            self._check = partial(check_finite_rows, "X", columns=named)
+        else:  # names the row of the file
+
+            def check(rows):
+                table.check_finite()
+
+            self._check = check
         self._checked = type(returns) is np.ndarray  # which is checked in memory
         value, weighs = benchmark, benchmark is None
         if benchmark is not None and not is_dask(benchmark):
             n = blocks_of(returns).n_rows
-            value, weighs = benchmark_of(benchmark, columns, labels, n, d)
+            value, weighs = table.benchmark_values(benchmark, n)
         self._blocks = blocks_of(
             returns,
             sample_weight,
@@ -114,7 +110,7 @@ class Rows:
         if sample_weight is not None and not is_dask(sample_weight):
             check_weights(sample_weight, n, "for period")
         self.shape = n, d + (value is not None)
-        self.in_dask = is_dask(returns)
+        self.in_dask = table.in_dask
         self._reader = Reader(
             n,
             sample_weight is not None,
