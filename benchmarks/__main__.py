@@ -22,7 +22,7 @@ BENCHMARKS = (
     "iteration_cost", "maps",
     "large_maps", "map_cases",
     "map_limits", "map_updates", "mixed_tables", "bellman", "streams", "rows", "values",
-    "value_cases", "desk",
+    "value_cases", "policies", "desk",
     "desk_cases", "integer", "integer_cases", "paper",
 )  # fmt: skip
 

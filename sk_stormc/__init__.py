@@ -1,6 +1,6 @@
 """Stochastic compositional optimisation with scikit-learn's interface."""
 
-from sk_stormc.compare import compare_solvers
+from sk_stormc.compare import PolicyComparison, compare_policies, compare_solvers
 from sk_stormc.embedding.estimator import SNEEmbedding
 from sk_stormc.portfolio.backtest.walk_forward import walk_forward
 from sk_stormc.portfolio.backtest.walk_results import (
@@ -44,11 +44,13 @@ __all__ = [
     "CorrectedSample",
     "SARAHCompositional",
     "SNEEmbedding",
+    "PolicyComparison",
     "PolicyValue",
     "STORMCompositional",
     "SketchySTORM",
     "WalkForwardComparison",
     "WalkForwardResult",
+    "compare_policies",
     "compare_solvers",
     "estimated_ratios",
     "make_sharpe_scorer",

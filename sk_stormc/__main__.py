@@ -1,8 +1,10 @@
 """The command line: ``sk-stormc``, or ``python -m sk_stormc``."""
 
 import argparse
+import io
 import sys
 import warnings
+from contextlib import nullcontext, redirect_stdout
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from sk_stormc.cli.arguments import (
 from sk_stormc.reproduce import EXPERIMENTS
 from sk_stormc.reproduce import report as everything
 from sk_stormc.reproduce.experiment import MAX_IFO, methods_of
+from sk_stormc.utils.atomic import descriptor
 
 
 class _Parser(argparse.ArgumentParser):
@@ -67,10 +70,9 @@ def _make_parser():
 
 def _add_command(parsers, name, module, report):
     """Add the parser of a command, whose help is the docstring of its module."""
-    first = module.__doc__.strip().splitlines()[0]
-    parser = parsers.add_parser(
-        name, help=first.rstrip("."), description=module.__doc__
-    )
+    text = module.__doc__ or ""  # python -OO leaves docstrings out
+    first = text.strip().partition("\n")[0]
+    parser = parsers.add_parser(name, help=first.rstrip("."), description=text)
     parser.set_defaults(report=report)
     return parser
 
@@ -92,6 +94,10 @@ def _one_line(message, category, filename, lineno, line=None):
 
 def main(argv=None):
     """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        # a console that cannot print Greek ends no command
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     args = _make_parser().parse_args(argv)
     before, warnings.formatwarning = warnings.formatwarning, _one_line
     try:
@@ -100,7 +106,18 @@ def main(argv=None):
             keep_data(getattr(args, option, None), out, f"--{option.replace('_', '-')}")
         if out is not None:
             check_replaceable(out, getattr(args, "force", False))
-        args.report(args)
+        # only the result goes into a pipe
+        is_stdout = out is not None and descriptor(out) == 1
+        with redirect_stdout(sys.stderr) if is_stdout else nullcontext():
+            args.report(args)
+    except MemoryError as error:
+        data = getattr(args, "data", None)
+        print(
+            f"error: {data or args.report.__module__}: expected data that fit in "
+            f"memory ({error or 'no memory is left'})",
+            file=sys.stderr,
+        )
+        return 2
     except (ValueError, OSError, ImportError) as error:  # of optional packages
         print(f"error: {error}", file=sys.stderr)
         return 2

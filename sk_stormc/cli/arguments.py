@@ -2,6 +2,7 @@
 
 import argparse
 import csv
+import io
 import math
 import os
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from sk_stormc.cli.return_files import UNITS
 from sk_stormc.cli.table_files import DEFAULTS
+from sk_stormc.utils.atomic import atomically, is_stream
 
 PICTURES = (".png", ".pdf", ".svg")
 SIGNATURE = "sk-stormc"  # in pictures and pages that a command has written
@@ -112,28 +114,39 @@ def add_force_argument(parser):
 
 def result_file(*suffixes):
     """An argument type: a file with one of the suffixes, by default the first, in an
-    existing directory."""
+    existing directory; or a stream, such as a named pipe or - for stdout."""
 
     def check(text):
-        path = Path(text)
-        path = path if path.suffix or not path.name else path.with_suffix(suffixes[0])
+        path = Path("/dev/stdout" if text == "-" else text)
+        stream = is_stream(path)
+        if path.name and not (path.suffix or stream or path.is_dir()):
+            path = path.with_suffix(suffixes[0])
         # checked before the run, which can take hours
         if (
-            path.suffix.lower() not in suffixes
-            or not path.parent.is_dir()
+            kind_of_result(path) not in suffixes
+            or not (stream or path.parent.is_dir())
             or path.is_dir()
         ):
+            found = f"{text!r}{', a directory' * path.is_dir()}"
             raise argparse.ArgumentTypeError(
                 f"expected a {', '.join(suffixes)} file in an existing directory, got "
-                f"{text!r}"
+                f"{found}"
             )
-        if not os.access(path if path.exists() else path.parent, os.W_OK):
+        # a file is replaced by another one in its directory
+        needed = [] if stream else [path.parent, *[path] * path.exists()]
+        if not all(os.access(place, os.W_OK) for place in needed):
             raise argparse.ArgumentTypeError(
                 f"expected a file that can be written, got {text!r}"
             )
         return path
 
     return check
+
+
+def kind_of_result(path):
+    """The suffix of a file of a result in lower case. A stream without one gets a
+    table."""
+    return path.suffix.lower() or ".csv" * is_stream(path)
 
 
 def keep_data(data, out, option="--data"):
@@ -151,7 +164,7 @@ def keep_data(data, out, option="--data"):
 def check_replaceable(path, force):
     """Raise a ValueError if a file of a result exists and has data that no command
     wrote, unless --force is given."""
-    if force or not path.is_file() or not path.stat().st_size:
+    if force or is_stream(path) or not path.is_file() or not path.stat().st_size:
         return
     if path.suffix.lower() == ".csv":
         with open(path, newline="", encoding="utf-8", errors="replace") as file:
@@ -167,8 +180,10 @@ def check_replaceable(path, force):
 
 def save_figure(figure, path, dpi=150):
     """Save a figure with the signature by which `check_replaceable` knows it."""
-    entry = "Software" if path.suffix.lower() == ".png" else "Creator"
-    figure.savefig(path, dpi=dpi, metadata={entry: SIGNATURE})
+    kind = kind_of_result(path).removeprefix(".")
+    entry = "Software" if kind == "png" else "Creator"
+    with atomically(path) as file:
+        figure.savefig(file, format=kind, dpi=dpi, metadata={entry: SIGNATURE})
 
 
 def directory(text):
@@ -184,8 +199,10 @@ def directory(text):
 
 def write_csv(path, header, rows):
     """Write a table to a .csv file."""
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([header, *rows])
+    with atomically(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        csv.writer(text).writerows([header, *rows])
+        text.detach()
 
 
 @contextmanager

@@ -2,11 +2,14 @@
 
 import zipfile
 import zlib
+from contextlib import contextmanager
 
 import numpy as np
+from numpy.lib import format as npy
 
 ARRAYS = (".npz", ".npy")
-BROKEN = zipfile.BadZipFile, zlib.error
+BROKEN = EOFError, MemoryError, OverflowError, zipfile.BadZipFile, zlib.error
+ONLY = "array"  # the name of the array of a .npy file
 
 
 def refuse_columns(path, options):
@@ -19,39 +22,73 @@ def refuse_columns(path, options):
             )
 
 
-def read_arrays(path):
-    """The arrays of a .npz file, or the array of a .npy file under the name "array"."""
-    try:
-        loaded = np.load(path)
-        if isinstance(loaded, np.ndarray):
-            return {"array": loaded}
-        with loaded:
-            return {name: loaded[name] for name in loaded.files}
-    except (ValueError, EOFError, MemoryError, OverflowError, *BROKEN) as error:
-        raise ValueError(
-            f"{path}: expected numpy arrays that fit in memory ({error})"
-        ) from error
+def read_matrix(path, preferred, beside=None):
+    """Read the first array with a preferred name, or the only two-dimensional array.
 
-
-def matrix_of(path, arrays, preferred):
-    """Name and values of the first array with a preferred name, or of the only
-    two-dimensional array."""
-    names = [name for name in preferred if name in arrays][:1]
-    names = names or [name for name, array in arrays.items() if array.ndim == 2]
+    Return its name, its values as floats, and the array named ``beside``, or None. No
+    other array of the file is read.
+    """
+    shapes = _shapes(path)
+    names = [name for name in preferred if name in shapes][:1]
+    names = names or [name for name, shape in shapes.items() if len(shape) == 2]
     if len(names) != 1:
         raise ValueError(
             f"{path}: expected an array {preferred[0]!r} or one two-dimensional "
-            f"array, found {described(arrays)}"
+            f"array, found {_described(shapes)}"
         )
-    array = arrays[names[0]]
+    array = _read(path, names[0])
     if array.ndim != 2 or not array.size or array.dtype.kind not in "iufb":
         raise ValueError(
             f"{path}: expected {names[0]!r} to hold real numbers in two dimensions, "
             f"found {array.dtype} of shape {array.shape}"
         )
-    return names[0], array.astype(float)
+    if beside in shapes and shapes[beside] != (len(array),):
+        raise ValueError(
+            f"{path}: expected {beside} of shape ({len(array)},), found "
+            f"{_described(shapes)}"
+        )
+    other = _read(path, beside) if beside in shapes else None
+    return names[0], array.astype(float, copy=False), other
 
 
-def described(arrays):
-    shapes = [f"{name} {array.shape}" for name, array in arrays.items()]
-    return ", ".join(shapes) or "nothing"
+def _shapes(path):
+    """The shapes of the arrays of a file, from their headers."""
+    with _readable(path):
+        loaded = np.load(path.source(), mmap_mode=None if path.content else "r")
+        if isinstance(loaded, np.ndarray):
+            return {ONLY: loaded.shape}
+        shapes = {}
+        with loaded:
+            for member in loaded.zip.namelist():
+                with loaded.zip.open(member) as file:
+                    newer = npy.read_magic(file) > (1, 0)
+                    read = npy.read_array_header_2_0 if newer else None
+                    shape, *_ = (read or npy.read_array_header_1_0)(file)
+                shapes[member.removesuffix(".npy")] = shape
+        return shapes
+
+
+def _read(path, name):
+    """An array of a file. Objects are not read, since that would execute code."""
+    with _readable(path):
+        loaded = np.load(path.source(), allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        with loaded:
+            return loaded[name]
+
+
+@contextmanager
+def _readable(path):
+    """Whatever numpy raises for a file becomes a ValueError with its path."""
+    try:
+        yield
+    except (ValueError, *BROKEN) as error:
+        raise ValueError(
+            f"{path}: expected numpy arrays that fit in memory ({error})"
+        ) from error
+
+
+def _described(shapes):
+    """The names and the shapes of arrays."""
+    return ", ".join(f"{name} {shape}" for name, shape in shapes.items()) or "nothing"

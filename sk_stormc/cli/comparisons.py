@@ -73,6 +73,8 @@ def report(args):
         )
     if args.ifo is not None:
         check_budget(results, args.ifo)
+    if args.out is not None:
+        _write(results, args.out)
     print(read.line())
     print(
         f"Mean-variance, risk_aversion = {args.risk_aversion:g}, "
@@ -80,7 +82,7 @@ def report(args):
     )
     print(results)
     if args.out is not None:
-        _write(results, args.out)
+        print(f"\nTable and pictures written to {args.out}")
 
 
 def check_budget(comparison, max_ifo):
@@ -103,4 +105,3 @@ def _write(results, directory):
         figure = unmanaged_figure(6.8, 4.6)
         results.plot(x=x, ax=figure.add_subplot())
         save_figure(figure, directory / f"compare_{x}.png")
-    print(f"\nTable and pictures written to {directory}")

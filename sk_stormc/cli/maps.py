@@ -20,6 +20,7 @@ from sk_stormc.cli.arguments import (
     add_force_argument,
     add_option,
     add_points_argument,
+    kind_of_result,
     positive_number,
     result_file,
     save_figure,
@@ -28,6 +29,7 @@ from sk_stormc.cli.arguments import (
 from sk_stormc.cli.point_files import read_points
 from sk_stormc.embedding.estimator import SNEEmbedding
 from sk_stormc.embedding.tables import TableScaler
+from sk_stormc.utils.atomic import atomically
 
 HOVER = 20  # most columns of the data that an interactive page has
 LONG = 5000  # points from which a map takes seconds, and lines show its progress
@@ -76,7 +78,7 @@ def report(args):
     new = None
     if args.new is not None:
         new = read_points(args.new, args.mixed, data.names, args)
-    if args.out.suffix.lower() != ".csv":
+    if kind_of_result(args.out) != ".csv":
         try:  # before the fit, which can take long
             anywhere = np.random.default_rng(0).normal(size=(len(data.X), 2))
             placed = None if new is None else np.zeros((len(new.X), 2))
@@ -106,6 +108,10 @@ def report(args):
         model.fit(data.X)
     placed = None if new is None else model.transform(new.X)
     seconds = time.perf_counter() - began
+    if kind_of_result(args.out) == ".csv":  # before anything that could fail
+        _write(embedding.embedding_, data, placed, new, args.out)
+    else:
+        _draw(embedding.embedding_, data, placed, new, args)
     if args.mixed and scaler.left_out_:
         reasons = [f"{name} ({reason})" for name, reason in scaler.left_out_.items()]
         print(f"left out: {', '.join(reasons)}")
@@ -115,10 +121,6 @@ def report(args):
         f"divergence {embedding.kl_divergence_:.4g}, perplexity "
         f"{embedding.perplexity_:g}, {seconds:.1f} seconds"
     )
-    if args.out.suffix.lower() == ".csv":
-        _write(embedding.embedding_, data, placed, new, args.out)
-    else:
-        _draw(embedding.embedding_, data, placed, new, args)
     print(f"Map written to {args.out}")
 
 
@@ -153,18 +155,19 @@ def _draw(positions, data, placed, new, args, save=True):
     # imports matplotlib, which --help does not need
     from sk_stormc.plotting import EmbeddingDisplay
     from sk_stormc.plotting._style import unmanaged_figure
+    from sk_stormc.plotting.interactive import html_page
 
     display = EmbeddingDisplay(
         positions, y=data.labels, new=placed, y_new=None if new is None else new.labels
     )
-    if args.out.suffix.lower() == ".html":
+    if kind_of_result(args.out) == ".html":
         hover = _hover(data, new)
         if not save:
             display.to_plotly(hover)
             return
-        display.to_html(args.out, hover)
-        with open(args.out, "a", encoding="utf-8") as file:
-            file.write(f"<!-- {SIGNATURE} -->\n")
+        with atomically(args.out) as file:
+            page = html_page(display, hover)
+            file.write(f"{page}<!-- {SIGNATURE} -->\n".encode())
         return
     figure = unmanaged_figure(*args.size)
     display.plot(figure.add_subplot())

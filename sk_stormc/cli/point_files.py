@@ -8,9 +8,7 @@ import numpy as np
 
 from sk_stormc.cli.array_files import (
     ARRAYS,
-    described,
-    matrix_of,
-    read_arrays,
+    read_matrix,
     refuse_columns,
 )
 from sk_stormc.cli.table_files import (
@@ -21,7 +19,6 @@ from sk_stormc.cli.table_files import (
     check_column,
     existing,
     identifiers,
-    kind_of,
     numbers,
     read_table,
     readable,
@@ -66,15 +63,10 @@ def read_points(path, mixed=False, names=None, options=DEFAULTS):
     """
     tables = (*SEPARATORS, *FRAMES)
     path = existing(path, tables if mixed else (*ARRAYS, CELLS, *tables))
-    if kind_of(path) in ARRAYS:
+    if path.kind in ARRAYS:
         refuse_columns(path, options)
-        arrays = read_arrays(path)
-        X, labels = matrix_of(path, arrays, ("X",))[1], arrays.get("y")
+        _, X, labels = read_matrix(path, ("X",), "y")
         points = Points(X, labels, [str(k + 1) for k in range(X.shape[1])])
-        if labels is not None and labels.shape != (len(X),):
-            raise ValueError(
-                f"{path}: expected y of shape ({len(X)},), found {described(arrays)}"
-            )
         if names not in (None, points.names):
             raise ValueError(
                 f"{path}: expected the columns {short(names)}, found an array of "
@@ -102,7 +94,7 @@ def read_points(path, mixed=False, names=None, options=DEFAULTS):
 
 def _points_of_table(path, names, options, mixed):
     """The points of a table, with these columns, or all but identifiers for None."""
-    is_table = kind_of(path) != CELLS
+    is_table = path.kind != CELLS
     if is_table:
         texts = (*LABELS, (options.label or "label").lower())
         frame, notes = read_table(path, options, texts)
@@ -169,7 +161,7 @@ def _cells(path):
     with readable(path, CELLS):
         from anndata import read_h5ad
 
-        data = read_h5ad(path)
+        data = read_h5ad(path.path)
         return data.to_df(), data.obs, ()
 
 

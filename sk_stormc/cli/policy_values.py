@@ -112,12 +112,6 @@ def report(args):
     X0 = log.features[first]
     values = model.predict(X0)
     low, high = model.value_interval(X0, args.confidence, mean=True)
-    print(log.line)
-    print(
-        f"value of the first states: {values.mean():.4g}, "
-        f"{low:.4g} to {high:.4g} with confidence {args.confidence:g}, discount "
-        f"{args.gamma:g}"
-    )
     _, kinds, counts = np.unique(X0, axis=0, return_index=True, return_counts=True)
     ends = model.value_interval(X0[kinds], args.confidence)
     columns = values[kinds], ends, counts, log.states[first[kinds]]
@@ -128,6 +122,14 @@ def report(args):
         )
     ]
     header = ["value", "low", "high", "episodes", *log.names]
+    if args.out is not None:  # before anything that could fail
+        write_csv(args.out, header, rows)
+    print(log.line)
+    print(
+        f"value of the first states: {values.mean():.4g}, "
+        f"{low:.4g} to {high:.4g} with confidence {args.confidence:g}, discount "
+        f"{args.gamma:g}"
+    )
     if len(rows) <= SHOWN:
         cells = [[f"{x:.4g}" for x in row[:3]] + [*map(str, row[3:])] for row in rows]
         print("\n" + as_text(header, cells, left=0))
@@ -136,7 +138,6 @@ def report(args):
     if log.target is not None:
         print(f"\n{_policy_line(args, log)}")
     if args.out is not None:
-        write_csv(args.out, header, rows)
         print(f"Values written to {args.out}")
 
 

@@ -17,6 +17,7 @@ from sk_stormc.cli.arguments import (
     add_data_arguments,
     add_force_argument,
     add_option,
+    kind_of_result,
     positive_integer,
     positive_number,
     result_file,
@@ -115,12 +116,14 @@ def add_arguments(parser):
 
 def report(args):
     """Read the returns, and print the weights, or what they would have earned."""
-    is_table = args.out is None or args.out.suffix.lower() == ".csv"
+    is_table = args.out is None or kind_of_result(args.out) == ".csv"
     if not is_table and args.walk_forward is None:
         raise ValueError(
             f"--out must be a .csv file without --walk-forward, got {args.out}"
         )
-    several = bool(set("*?") & set(args.data)) or os.path.isdir(args.data)
+    several = os.path.isdir(args.data) or (
+        bool(set("*?") & set(args.data)) and not os.path.exists(args.data)
+    )
     if several and args.walk_forward is not None:
         raise ValueError(f"--walk-forward needs returns of one file, got {args.data!r}")
     read = (read_parquet_files if several else read_returns)(
@@ -173,6 +176,9 @@ def _forecasts(args, read):
 def _print_weights(args, read, portfolio):
     """Print the weights with what they would have earned, and save them."""
     earned = np.asarray(portfolio.predict(read.values))
+    weights = list(zip(read.names, portfolio.weights_.tolist(), strict=True))
+    if args.out is not None:  # before anything that could fail
+        write_csv(args.out, ["asset", "weight"], weights)
     aim = f"risk aversion {args.risk_aversion:g}"
     if args.max_risk is not None:
         aim = f"risk of at most {args.max_risk:g}"
@@ -181,7 +187,6 @@ def _print_weights(args, read, portfolio):
     print(read.line())
     print(f"risk measure {args.risk_measure}, {aim}, {portfolio.stop_reason_}\n")
     width = max(map(len, read.names))
-    weights = list(zip(read.names, portfolio.weights_.tolist(), strict=True))
     for name, weight in weights:
         print(f"{name:{width}}  {weight:9.4f}")
     print(
@@ -192,7 +197,6 @@ def _print_weights(args, read, portfolio):
     objective = portfolio.loss_curve_[-1]
     print(f"objective {objective:.6g}, above its minimum by {gap:.1g} at most")
     if args.out is not None:
-        write_csv(args.out, ["asset", "weight"], weights)
         print(f"Weights written to {args.out}")
 
 
@@ -217,21 +221,27 @@ def _walk(args, read, portfolio):
         [statistic, *(finite(summary[name][statistic], ".4f") for name in names)]
         for statistic in summary[names[0]]
     ]
+    _write_walk(args, result, periods)
     print(read.line())
     print(
         f"{len(result.trade_dates)} fits on {args.walk_forward} periods, each held for "
         f"{args.refit_every}, from {periods[0]} to {periods[-1]}\n"
     )
     print(as_text(["", *names], rows, left=1))
+    if args.out is not None:
+        what = "Returns" if kind_of_result(args.out) == ".csv" else "Picture"
+        print(f"{what} written to {args.out}")
+
+
+def _write_walk(args, result, periods):
+    """Save the picture or the returns of a walk."""
     if args.out is None:
         return
-    if args.out.suffix.lower() == ".csv":
+    if kind_of_result(args.out) == ".csv":
         columns = result.returns, result.equal_weights.returns
         rows = zip(periods, *map(list, columns), strict=True)
         write_csv(args.out, ["period", "portfolio", "1/N"], rows)
-        print(f"Returns written to {args.out}")
     else:
         from sk_stormc.plotting import WalkForwardDisplay
 
         save_figure(WalkForwardDisplay.from_results(result).figure_, args.out)
-        print(f"Picture written to {args.out}")

@@ -14,8 +14,7 @@ import numpy as np
 
 from sk_stormc.cli.array_files import (
     ARRAYS,
-    matrix_of,
-    read_arrays,
+    read_matrix,
     refuse_columns,
 )
 from sk_stormc.cli.table_files import (
@@ -28,7 +27,6 @@ from sk_stormc.cli.table_files import (
     check_column,
     existing,
     is_number,
-    kind_of,
     name_dates,
     numbers,
     read_table,
@@ -56,7 +54,7 @@ class Returns:
     The values of several files are a lazy frame of dask.
     """
 
-    path: Path
+    path: Any
     values: Any
     names: list
     dates: list | None = None
@@ -113,9 +111,9 @@ def read_returns(path, drop_missing=False, unit=None, options=DEFAULTS):
     a first column of dates. ``options`` say how they are read.
     """
     path = existing(path, (*ARRAYS, *SEPARATORS, *FRAMES))
-    if kind_of(path) in ARRAYS:
+    if path.kind in ARRAYS:
         refuse_columns(path, options)
-        name, values = matrix_of(path, read_arrays(path), ("returns", "returns_bp"))
+        name, values, _ = read_matrix(path, ("returns", "returns_bp"))
         data = Returns(path, values, [str(k + 1) for k in range(values.shape[1])])
         if name == "returns_bp":
             if unit not in (None, "guess", "basis-points"):
@@ -152,9 +150,9 @@ def read_parquet_files(pattern, drop_missing=False, unit=None, options=DEFAULTS)
 
     Columns of other types than numbers are left out.
     """
-    paths = sorted(glob.glob(str(Path(pattern) / "*.parquet"))) or sorted(
-        glob.glob(str(pattern))
-    )
+    folder = Path(pattern)
+    paths = folder.glob("*.parquet") if folder.is_dir() else glob.glob(str(pattern))
+    paths = sorted(map(str, paths))
     if not paths or any(not path.endswith(".parquet") for path in paths):
         raise ValueError(
             f"--data must be one file, or match .parquet files, got {str(pattern)!r}, "
@@ -242,7 +240,7 @@ def _returns_of_table(path, options):
     """Returns of a table, and the dates of its first column or of --index."""
     if find_spec("pandas") is None:
         with suppress(ValueError):
-            values = np.loadtxt(path, delimiter=",", ndmin=2)
+            values = np.loadtxt(path.source(), delimiter=",", ndmin=2)
             return Returns(path, values, [str(k + 1) for k in range(values.shape[1])])
     frame, notes = read_table(path, options)
     frame = without(path, frame, options.drop)

@@ -1,17 +1,24 @@
 """Tables in users' files, which pandas and anndata read, and the options of a
 command that say how."""
 
-import csv
+import gzip
+import io
+import os
 import re
+import sys
 import warnings
 from argparse import Namespace
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
+from sk_stormc.utils.atomic import descriptor, is_stream
 from sk_stormc.utils.frames import direction_of
+from sk_stormc.utils.machine import machine_memory
 from sk_stormc.utils.validation import short
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": r"\s+"}
@@ -42,6 +49,8 @@ INDEX = (
 )
 FIRST_LINES = 20  # from which the separator and the decimal mark are recognised
 DATE = r"(19|20)\d\d(\d{2}|\d{4}|\D.*)?"  # yyyy, yyyymm, yyyymmdd, yyyy-mm-dd
+MOST_COLUMNS = 100_000  # of texts
+MOST_BYTES = 2**24  # of a line
 SAMPLE = 1000  # texts of a column that are tried as dates
 
 
@@ -49,6 +58,47 @@ SAMPLE = 1000  # texts of a column that are tried as dates
 DEFAULTS = Namespace(
     sep=None, decimal=None, index=None, label=None, drop=(), keep=False
 )
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file of the user: its name, as messages have it, its kind, its path, and the
+    bytes of a stream, which can be read only once."""
+
+    name: str
+    kind: str
+    path: Path
+    content: bytes | None = None
+
+    def __str__(self):
+        return self.name
+
+    def source(self):
+        """What a reader of another package opens."""
+        return self.path if self.content is None else io.BytesIO(self.content)
+
+    def size(self):
+        """The bytes of the content, for a compressed text modulo 4 GB."""
+        if self.content is not None:
+            return len(self.content)
+        if self.compression is None:
+            return self.path.stat().st_size
+        with open(self.path, "rb") as file:
+            file.seek(-4, os.SEEK_END)
+            return int.from_bytes(file.read(4), "little")
+
+    def check_fits(self, needed):
+        """Raise a MemoryError if so many bytes cannot be kept in memory."""
+        there = machine_memory()
+        if needed > there:
+            raise MemoryError(
+                f"it needs {needed / 2**30:.1f} GB of {there / 2**30:.1f} GB"
+            )
+
+    @property
+    def compression(self):
+        """The compression of a text."""
+        return "gzip" if self.path.suffix.lower() == ".gz" else None
 
 
 def kind_of(path):
@@ -59,19 +109,30 @@ def kind_of(path):
     return last
 
 
-def existing(path, kinds):
-    """The path of a file, which must exist and be of one of these kinds."""
-    path = Path(path)
-    if kind_of(path) not in kinds:
+def existing(name, kinds):
+    """A file, which must exist and be of one of these kinds.
+
+    A stream, such as a named pipe or - for stdin, has a .csv table if it has no suffix.
+    """
+    path, name = Path("/dev/stdin" if str(name) == "-" else name), str(name)
+    stream = is_stream(path)
+    kind = kind_of(path) or ".csv" * stream
+    if path.is_dir():
+        raise IsADirectoryError(f"{name} is a directory: expected a file")
+    if kind not in kinds:
         raise ValueError(
-            f"{path}: expected a file named {', '.join(kinds[:-1])} or {kinds[-1]}, "
+            f"{name}: expected a file named {', '.join(kinds[:-1])} or {kinds[-1]}, "
             f"or {', '.join(f'{kind}.gz' for kind in SEPARATORS)}"
         )
-    if not path.is_file():
+    if descriptor(path) == 0:
+        return DataFile(name, kind, path, sys.stdin.buffer.read())
+    if not path.exists():
         raise FileNotFoundError(
-            f"No such file: {path}. A path begins where the command is run, or with /"
+            f"No such file: {name}. A path begins where the command is run, or with /"
         )
-    return path
+    if stream:
+        return DataFile(name, kind, path, path.read_bytes())
+    return DataFile(name, kind, path)
 
 
 def read_table(path, options, texts=()):
@@ -88,20 +149,23 @@ def read_table(path, options, texts=()):
             'install "sk_stormc[files]"); without it a .npz or .npy file is expected, '
             "or a .csv file of numbers alone"
         ) from error
-    kind, notes = kind_of(path), ()
+    kind, notes = path.kind, ()
     if kind in SEPARATORS:
         with readable(path, kind):
             form, notes = _form(path, kind, options)
-        read = partial(pd.read_csv, na_values=["-", "--"], **form)
+        read = partial(
+            pd.read_csv, na_values=["-", "--"], compression=path.compression, **form
+        )
         frame = _named(path, kind, read, form["decimal"], texts)
     elif kind in SHEETS:
-        with readable(path, kind), pd.ExcelFile(path) as book:
+        with readable(path, kind), pd.ExcelFile(path.source()) as book:
             sheets = list(book.sheet_names)
         notes = (f"sheet {sheets[0]!r} of {len(sheets)}",) * (len(sheets) > 1)
         frame = _named(path, kind, pd.read_excel, ".", texts)
     else:
         with readable(path, kind):
-            frame = (pd.read_parquet if kind == ".parquet" else pd.read_feather)(path)
+            read = pd.read_parquet if kind == ".parquet" else pd.read_feather
+            frame = read(path.source())
     if type(frame.index).__name__ != "RangeIndex":
         frame = frame.reset_index()
     if frame.columns.empty:
@@ -115,18 +179,18 @@ def _named(path, kind, read, decimal, texts):
     from pandas.errors import EmptyDataError
 
     with readable(path, kind):
-        row = read(path, header=None, nrows=1, dtype=str).iloc[0]
+        row = read(path.source(), header=None, nrows=1, dtype=str).iloc[0]
         extra = 0
         with suppress(EmptyDataError):  # of a file without numbers
-            below = read(path, header=None, skiprows=1, nrows=1)
+            below = read(path.source(), header=None, skiprows=1, nrows=1)
             extra = below.shape[1] - len(row)
         named = [name for name in row.dropna() if name.lower() in texts]
-        frame = read(path, dtype=dict.fromkeys(named, str))
+        frame = read(path.source(), dtype=dict.fromkeys(named, str))
     if not _is_data(path, row, decimal, frame):
         _check_names(path, row, extra)
         return frame
     with readable(path, kind):
-        return read(path, header=None).rename(columns=lambda k: str(k + 1))
+        return read(path.source(), header=None).rename(columns=lambda k: str(k + 1))
 
 
 @contextmanager
@@ -135,6 +199,10 @@ def readable(path, kind):
     which names the package if it is missing."""
     try:
         yield
+    except MemoryError as error:
+        raise ValueError(
+            f"{path}: expected a table that fits in memory ({error or 'none is left'})"
+        ) from error
     except Exception as error:
         reason = f"pandas cannot read it ({' '.join(str(error).split())})"
         if isinstance(error, ImportError) and kind in PACKAGES:
@@ -147,18 +215,16 @@ def readable(path, kind):
 def _form(path, kind, options):
     """The separator, the decimal mark and the encoding of a text, from the options or
     from its first lines, and a note if these are not the usual ones."""
-    from pandas import read_csv
+    from pandas import Series
 
-    lines = read_csv(
-        path,
-        sep="\x01",
-        header=None,
-        names=["line"],
-        nrows=FIRST_LINES,
-        dtype=str,
-        quoting=csv.QUOTE_NONE,
-        encoding_errors="replace",
-    )["line"]
+    head = _first_lines(path, options.sep or SEPARATORS[kind])
+    encoding = "utf-8-sig"
+    try:
+        text = b"".join(head).decode(encoding)
+    except UnicodeDecodeError:
+        encoding = "cp1252"
+        text = b"".join(head).decode(encoding, errors="replace")
+    lines = Series([line for line in text.splitlines() if line.strip()], dtype=object)
     usual = sep = SEPARATORS[kind]
     for mark in ";|\t" if kind == ".csv" else ";":  # as often in each line
         counts = lines.str.count(re.escape(mark))
@@ -177,12 +243,30 @@ def _form(path, kind, options):
     whole = cells.str.fullmatch(r"[+-]?\d{1,3}").any()
     commas = commas or (sep == ";" and len(dotted) and thousands and whole)
     decimal = options.decimal or ("," if commas else ".")
-    encoding = "cp1252" if lines.str.contains("\ufffd").any() else "utf-8"
+    # eight bytes for each number, which pandas keeps twice while it reads
+    cells_per_byte = len(cells) / max(sum(map(len, head)), 1)
+    path.check_fits(16 * cells_per_byte * path.size())
     found = [f"--sep {sep!r}"] * (options.sep is None and sep != usual)
     found += ["--decimal ,"] * (options.decimal is None and decimal == ",")
     notes = (f"read with {' '.join(found)}",) * bool(found)
-    notes += ("in the encoding cp1252 of Windows",) * (encoding != "utf-8")
+    notes += ("in the encoding cp1252 of Windows",) * (encoding == "cp1252")
     return {"sep": sep, "decimal": decimal, "encoding": encoding}, notes
+
+
+def _first_lines(path, separator):
+    """The first lines of a text, as bytes. Those of a very wide table are refused,
+    since pandas would read them for minutes."""
+    opened = gzip.open if path.compression else open
+    source = path.source()
+    with source if path.content is not None else opened(source, "rb") as file:
+        head = [file.readline(MOST_BYTES)]
+        columns = len(re.findall(separator.encode(), head[0]))
+        if columns > MOST_COLUMNS or len(head[0]) == MOST_BYTES:
+            raise ValueError(
+                f"a text may have {MOST_COLUMNS:,} columns, and its header has more. A "
+                "table has a row for each point or period; a .npy file may be wider"
+            )
+        return head + list(islice(file, FIRST_LINES - 1))
 
 
 def _check_names(path, row, extra):

@@ -37,6 +37,7 @@ from sk_stormc.utils.validation import (
 
 __all__ = ["DifferentiableComposition"]
 
+POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 TRACKED = 2**14  # maximum number of entries of a Jacobian that is an array with "auto"
 
 
@@ -62,8 +63,9 @@ class DifferentiableComposition(CompositionalProblem):
         of them.
     outer : callable
         ``outer(x, u, row)``: f for one row of outer_data, a number. u has the structure
-        of the value of ``inner``. Without data, a function may leave out its last
-        argument, as ``outer(x, u)``. It is None otherwise.
+        of the value of ``inner``. Without data, the calls are ``inner(x)`` and
+        ``outer(x, u)`` if further parameters have defaults, which are kept, and
+        otherwise ``inner(x, None)`` and ``outer(x, u, None)``.
     inner_data, outer_data : array-like, dask collection or pytree, default=None
         Arrays with the same length of the first axis, which is the number of
         components. A `jax.Array` stays on its devices, and may be sharded over several
@@ -103,6 +105,9 @@ class DifferentiableComposition(CompositionalProblem):
     ------
     ImportError
         If JAX is not installed.
+    RuntimeError
+        If JAX has compiled a Jacobian wrongly. Each is compared with a product of its
+        transpose, once for each number of rows.
     ValueError
         If an argument is out of its range, if a function is not written with
         `jax.numpy` or returns a value of another form, or if its values or gradients at
@@ -288,7 +293,9 @@ class DifferentiableComposition(CompositionalProblem):
         known = self._known(x) if batch is None else {}
         if "J" in known:
             return known["J"]
-        return self._mean("jacobian", batch, x).reshape(-1, self.n_variables)
+        J = self._mean("jacobian", batch, x).reshape(-1, self.n_variables)
+        self._compare("jacobian", J, x, batch)
+        return J
 
     def vjp(self, J, v):
         """J.T @ v."""
@@ -344,7 +351,9 @@ class DifferentiableComposition(CompositionalProblem):
         values = self._evaluations.over_batches(
             "inner_pair", points, ("inner", batch), ("inner", slope_batch)
         )
-        return tuple((value[:n_u], value[n_u:].reshape(n_u, -1)) for value in values)
+        pairs = tuple((value[:n_u], value[n_u:].reshape(n_u, -1)) for value in values)
+        self._compare("inner_pair", pairs[1][1], x, slope_batch)
+        return pairs
 
     def gradient_pair(self, old, new, batch):
         """F at two points, by one call."""
@@ -398,9 +407,36 @@ class DifferentiableComposition(CompositionalProblem):
         J = every.pop("J")
         if n_J:
             every["J"] = J.reshape(n_u, d)
+            self._compare("everything", every["J"], x, None)
         if self._remembers:
             self._last = x.copy(), every
         return every
+
+    def _compare(self, form, J, x, batch):
+        """Compare a Jacobian with a product of its transpose, once for each form and
+        number of rows for which JAX compiles it, because compilers make errors."""
+        key = form, None if batch is None else len(batch)
+        compared = self._evaluations.compared
+        if len(J) == 1 or key in compared:  # a row is a product of the transpose
+            return
+        v = np.random.default_rng(0).standard_normal(len(J)).astype(J.dtype)
+        error = abs(v @ J - self._mean("vjp", batch, x, v)).max()
+        tol = np.cbrt(np.finfo(J.dtype).eps)
+        if error > tol * (abs(v) @ abs(J)).max():
+            # J is far smaller than its rows if these cancel out
+            n = self.n_inner if batch is None else len(batch)
+            some = np.linspace(0, n - 1, 16).astype(int)
+            some = some if batch is None else batch[some]
+            sizes = [abs(self._mean("vjp", some[[k]], x, v)).max() for k in range(16)]
+            if error > tol * max(sizes):
+                raise RuntimeError(
+                    f"JAX {import_jax().__version__} has compiled the Jacobian of "
+                    f"{self._names['inner']} wrongly for a mean of {n} rows: a product "
+                    f"with it is off by {error:.2g}. Use another version of JAX, or "
+                    "jacobian='operator', which compiles no Jacobian"
+                )
+        if np.isfinite(error):
+            compared.add(key)
 
     def _gradient(self, every, x):
         """F from the values at x over all rows."""
@@ -443,8 +479,9 @@ class DifferentiableComposition(CompositionalProblem):
         """The checked value of the user's function for one row."""
         function, name = self._functions[side], self._names[side]
         row = self._rows[side].tree(leaves)
-        if row is not None or _takes(function, len(arguments) + 1):
+        if row is not None or _requires_more(function, len(arguments)):
             arguments["row"] = row
+        _check_takes(name, function, arguments)
         with tracing(name, **arguments):
             value = function(*arguments.values())
         check_returned(name, value, single=side == "outer")
@@ -461,6 +498,7 @@ class DifferentiableComposition(CompositionalProblem):
             )
         for side in sides:
             weights = check_weights(sample_weight, self._rows[side].n, "in row")
+            self._rows[side].add_labels([("sample_weight", sample_weight)])
             self._weights[side] = with_sum_one(weights).astype(self._x0.dtype)
 
     def _check_functions(self):
@@ -504,13 +542,28 @@ class DifferentiableComposition(CompositionalProblem):
             )
 
 
-def _takes(function, number):
-    """Whether a function can be called with a number of arguments. Unknown signatures
-    can."""
+def _requires_more(function, number):
+    """Whether a function has more parameters without defaults than a number. Functions
+    of unknown signatures have."""
     try:
-        inspect.signature(function).bind(*range(number))
-    except TypeError:
-        return False
+        parameters = inspect.signature(function).parameters.values()
     except ValueError:
-        pass
-    return True
+        return True
+    positional = inspect.Parameter.POSITIONAL_ONLY, POSITIONAL
+    required = [p for p in parameters if p.kind in positional and p.default is p.empty]
+    return len(required) > number
+
+
+def _check_takes(name, function, arguments):
+    """Raise a ValueError unless a function can be called with some arguments."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        raise ValueError(
+            f"{name} must be callable as {name}({', '.join(arguments)}), got a "
+            f"function of {signature}: {error}"
+        ) from None

@@ -3,7 +3,7 @@ variance or semivariance."""
 
 from functools import cached_property
 from operator import methodcaller
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from sk_stormc.core.weighted import WeightedComponents
 from sk_stormc.portfolio.mean_risk import MeanRisk
 from sk_stormc.utils.docstrings import inherit_parameters
 from sk_stormc.utils.mapped_rows import MappedRows, blocks
-from sk_stormc.utils.types import ArrayLike, RiskMeasure
+from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import (
     check_all_finite,
     check_choice,
@@ -72,16 +72,16 @@ def utility(task, x, u):
 
 
 def measures():
-    """The risk measures by name. Their files import this one, so that it can import
-    them only later."""
+    """The risk measures that have a compositional problem, by name. Their files import
+    this one, so that it can import them only later."""
     from sk_stormc.portfolio.risk import MEASURES
 
-    return MEASURES
+    return {name: measure for name, measure in MEASURES.items() if measure.problem}
 
 
 class OfMeasure:
-    """Base class that makes ``PortfolioProblem(returns, risk_measure="cvar")`` an
-    instance of the class for "cvar"."""
+    """Base class that makes ``PortfolioProblem(returns, risk_measure="entropic")`` an
+    instance of the class for "entropic"."""
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -112,14 +112,9 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
         \text{variance:} \quad & \frac{1}{n} \sum_i (r_i^T x - u)^2 \\
         \text{semivariance:} \quad & \frac{1}{n} \sum_i \min(r_i^T x - u, \, 0)^2
 
-    For both the Jacobian is the mean of the r_i, which is constant. The other risks
-    have their own classes, and this class returns an instance of them: an
-    `EntropicPortfolioProblem` for ``risk_measure="entropic"``, a `CVaRPortfolioProblem`
-    for "cvar" and an `EVaRPortfolioProblem` for "evar". The last two have an additional
-    variable and a parameter ``confidence``. "semideviation" returns a
-    `SemideviationPortfolioProblem` and "downside" a `DownsidePortfolioProblem`, which
-    have a parameter ``order``. "cdar" returns a `DrawdownPortfolioProblem`, which can
-    be evaluated but not sampled.
+    For both the Jacobian is the mean of the r_i, which is constant. For
+    ``risk_measure="entropic"`` this class returns an `EntropicPortfolioProblem`. The
+    other risks of `CompositionalPortfolio` have an exact method, and no problem class.
 
     Parameters
     ----------
@@ -130,7 +125,7 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
         lambda > 0, in the inverse unit of the returns. ``numpy.inf`` drops the mean
         return and gives the risk the weight 1.
     risk_measure : str, default="variance"
-        "variance", "semivariance", or one of the measures above with their own classes.
+        "variance", "semivariance" or "entropic".
     sample_weight : array-like of shape (n_periods,), default=None
         Weights of the periods in all means. A batch draws periods with probabilities
         proportional to them.
@@ -158,7 +153,6 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
     """
 
     jacobian_kind = "constant"
-    n_levels = 0  # number of variables in addition to the weights
     advice = Advice(
         unbounded_below=methodcaller("unbounded_below"),
         published=Published(eta=0.1, epsilon=0.1, a=0.01, B=100, S=100),
@@ -169,7 +163,7 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
         returns: ArrayLike,
         risk_aversion: float = 1.0,
         *,
-        risk_measure: RiskMeasure = "variance",
+        risk_measure: Literal["variance", "semivariance", "entropic"] = "variance",
         sample_weight: ArrayLike | None = None,
         penalty: Any = None,
         metric: Any = None,
@@ -206,7 +200,7 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
         self.risk_aversion, self.risk_measure = task.risk_aversion, measure.name
         self._return_weight, self._risk_weight = task.return_weight, task.risk_weight
         self.n_inner, self.n_outer = task.n_inner, task.n_outer
-        self.n_variables = R.shape[1] + self.n_levels
+        self.n_variables = R.shape[1]
         self._metric = self._check_metric(metric)
         self._known_factors: dict = {}
 
@@ -264,21 +258,6 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
             f"risk_aversion={self.risk_aversion:g}"
         )
 
-    # conversion between x and the portfolio, for problems with variables in addition to
-    # the weights
-
-    def weights_of(self, x):
-        """The portfolio's weights in x: here x itself."""
-        return x
-
-    def start_at(self, weights):
-        """A starting point x with these weights."""
-        return weights
-
-    def value_at(self, weights):
-        """The exact objective of a portfolio, including R."""
-        return self.objective(weights)
-
     # g, dg, f and its gradient
 
     def inner(self, x, batch):
@@ -333,7 +312,4 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
         """Preconditioner of the steps, computed on first use, because a stream uses
         that of its first rows only."""
         named = isinstance(self._metric, str)
-        return self._inverse_variance() if named else self._metric
-
-    def _inverse_variance(self):
-        return self.task.inverse_variances()
+        return self.task.inverse_variances() if named else self._metric

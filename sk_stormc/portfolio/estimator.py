@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -13,28 +12,23 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
 from sk_stormc.fitting.runs import Fit, with_fit
-from sk_stormc.portfolio.constraints import warn_of_no_constraint
+from sk_stormc.portfolio.constraints import (
+    check_objective,
+    feasible_set_of,
+    warn_of_no_constraint,
+)
 from sk_stormc.portfolio.exact.fit import conclude_exact, exact_method, run_exact
 from sk_stormc.portfolio.exact.integer import IntegerLimits
 from sk_stormc.portfolio.exact.program import can_solve
 from sk_stormc.portfolio.exact.ratio import ratio_at
 from sk_stormc.portfolio.iterative import conclude_iterative, run_iterative
-from sk_stormc.portfolio.labels import assets_of, check_row_labels, series_of
+from sk_stormc.portfolio.labels import series_of
 from sk_stormc.portfolio.mean_risk import MeanRisk, check_confidence, check_order
 from sk_stormc.portfolio.metrics import has_failed
-from sk_stormc.portfolio.preparation import check_objective, prepared, rows_in_blocks
-from sk_stormc.portfolio.returns import (
-    check_finite_returns,
-    check_period_order,
-    check_returns,
-    with_benchmark,
-)
+from sk_stormc.portfolio.returns import Returns
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.portfolio.rounds.fit import rounds_method, score_in_blocks, takes_rounds
-from sk_stormc.portfolio.rounds.rows import returns_lazily
 from sk_stormc.portfolio.streaming import streams_returns, update_weights
-from sk_stormc.utils.blocks import is_dask, without_rows
-from sk_stormc.utils.frames import rows_of
 from sk_stormc.utils.types import (
     ArrayLike,
     FloatArray,
@@ -66,9 +60,10 @@ class CompositionalPortfolio(CompositionalEstimator):
         rows in memory. `n_iter_` then counts rounds. In `partial_fit` it selects sums
         of products of returns, for at most 2000 assets. "newton" is exact: its
         ``dual_gap_`` is a certificate. It is the only method that supports ratios,
-        `max_risk` and "cdar". "moments" keeps sums of products of returns, which
-        determine the variance exactly. Only "newton" and "moments" support linear
-        constraints, limits on turnover, gross weight and mean return, and benchmarks.
+        `max_risk`, "cvar" and the risk measures listed after it. "moments" keeps sums
+        of products of returns, which determine the variance exactly. Only "newton" and
+        "moments" support linear constraints, limits on turnover, gross weight and mean
+        return, and benchmarks.
         The others are iterative: "storm-c", which needs no tuning, "storm-c-paper",
         "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg",
         "sketchy-storm", and "lbfgs". An instance works too, and
@@ -365,44 +360,52 @@ class CompositionalPortfolio(CompositionalEstimator):
     def _fit(self, X, y=None, sample_weight=None, before=None):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         solver = self._make_solver()
-        returns = check_returns(X, lazy=True, finite=False, least=2)
-        columns_only = without_rows(X) if is_dask(X) else X
-        # raises for invalid names before the run
-        validate_data(copy.copy(self), columns_only, skip_check_array=True)
-        n_assets, dtype = returns.shape[1], returns.dtype
         measure = MEASURES[self.risk_measure].of(self)
-        limits = IntegerLimits.of(self, n_assets, assets_of(X))
-        by_rounds = limits is None and takes_rounds(solver, measure, returns)
-        in_memory = isinstance(returns, np.ndarray)
-        if limits is not None and not in_memory:
+        ordered = measure.ordered or self.half_life is not None
+        table = Returns.of(X, sample_weight, least=2, counts=ordered)
+        n_assets = table.shape[1]
+        limits = IntegerLimits.of(self, n_assets, table.columns)
+        if limits is not None and not table.in_memory:
             raise ValueError(
                 f"{' and '.join(limits.names)} needs returns in memory, got "
                 f"{type(X).__name__}: load them"
             )
-        if not (by_rounds or in_memory):
-            check_finite_returns(X, returns)
-        returns, weights, penalty = prepared(self, X, returns, sample_weight, by_rounds)
-        problem = task = self._task(returns, weights, penalty)
+        by_rounds = limits is None and takes_rounds(solver, measure, table)
+        penalty = feasible_set_of(self, n_assets, table.columns)
+        given = self.benchmark, self.expected_returns, self.half_life
+        if by_rounds:
+            returns, weights = table.in_blocks(*given), None
+            table.warn_of_prices(returns.head())
+        else:
+            table.warn_of_prices()
+            returns, weights = table.excess(*given)
+        task = MeanRisk.of(returns, measure, self.risk_aversion, weights, penalty)
+        if self.min_return is not None:
+            mean = returns.mean if by_rounds else task.mean
+            penalty = penalty.with_min_return(self.min_return, mean)
+            task = replace(task, penalty=penalty)
+        problem = task
         run, conclude = run_exact, conclude_exact
         if by_rounds:
             method = rounds_method(self, task)
         else:
             method = exact_method(self, solver, task, limits)
         if method is None:
-            run, conclude = run_iterative, conclude_iterative
+            run = partial(run_iterative, task=task)
+            conclude = conclude_iterative
             method = self._stepping_solver()
             problem = self._problem(task, returns, weights)
             method.accept(problem)
         fit = Fit.of_data(self, method, X, y, before, sample_weight=sample_weight)
         result, weights, self.dual_gap_ = run(self, method, problem, fit)
         # stores the names and the number of the assets
-        validate_data(self, columns_only, skip_check_array=True)
-        self.weights_ = weights[:n_assets].astype(dtype, copy=False)
-        self._labels = assets_of(X)
+        validate_data(self, table.named_columns, skip_check_array=True)
+        self.weights_ = weights[:n_assets].astype(table.dtype, copy=False)
+        self._labels = table.columns
         self._keep(getattr(method, "name", method), result, fit)
         fit.end()
         conclude(self, method, problem, result)
-        if penalty is None and self.max_risk is None:
+        if penalty.proximal() is None and self.max_risk is None:
             warn_of_no_constraint()
         return self
 
@@ -416,11 +419,11 @@ class CompositionalPortfolio(CompositionalEstimator):
         divided into chunks.
 
         "auto" and "moments" keep sums of products of returns (moments), of at most 2000
-        assets. These determine the variance exactly. For the other measures they give a
-        second-order approximation of the objective around the weights held when a
-        period arrived. At least the first 4096 periods are stored unchanged, and the
-        weights are those of `fit`. "auto" updates the weights whenever the number of
-        periods has grown by about 1/128, "moments" at the end of each chunk.
+        assets. These determine the variance exactly. For "semivariance" and "entropic"
+        they give a second-order approximation of the objective around the weights held
+        when a period arrived. At least the first 4096 periods are stored unchanged, and
+        the weights are those of `fit`. "auto" updates the weights whenever the number
+        of periods has grown by about 1/128, "moments" at the end of each chunk.
 
         Iterative solvers draw batches of their own. They start after about 600 periods.
         The first 512 of these determine the scale of the steps. Their ``loss_curve_``
@@ -458,8 +461,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             before the chunk, and the chunk can be passed again.
         AttributeError
             For a solver that needs all periods ("newton", "lbfgs", checkpoints without
-            a size), for "evar" and the measures listed after it, and for "cvar" with
-            an iterative solver, because a batch has too few periods of the tail.
+            a size), and for "cvar" and the measures listed after it.
 
         Warns
         -----
@@ -498,8 +500,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         ndarray of shape (n_periods,)
         """
         check_is_fitted(self)
-        returns, weights = self._new_returns(X), self.weights_
-        return returns_lazily(X, weights) if is_dask(X) else returns @ weights
+        return self._new_returns(X).returns_of(self.weights_)
 
     def score(
         self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None
@@ -528,18 +529,14 @@ class CompositionalPortfolio(CompositionalEstimator):
         check_is_fitted(self)
         if has_failed(self):
             return -np.inf
-        if MEASURES[self.risk_measure].ordered:
-            check_period_order(X, counts=True)
-        returns, weights = self._new_returns(X), self.weights_
+        counts = True if MEASURES[self.risk_measure].ordered else None
+        table, weights = self._new_returns(X, sample_weight, counts), self.weights_
         if self.benchmark is not None:
             weights = np.append(weights, weights.dtype.type(-1))
-        in_memory = isinstance(returns, np.ndarray)
-        if not in_memory and (is_dask(X) or self.benchmark is not None):
-            rows = rows_in_blocks(self, X, returns, sample_weight)
+        if table.in_dask or not (table.in_memory or self.benchmark is None):
+            rows = table.in_blocks(self.benchmark)
             return score_in_blocks(self, self._task(rows, None), weights)
-        check_row_labels(sample_weight, X)
-        returns = with_benchmark(returns, self.benchmark, assets_of(X), rows_of(X))
-        task = self._task(returns, sample_weight)
+        task = self._task(*table.excess(self.benchmark))
         if self.max_risk is not None:
             return float(task.mean @ weights)
         if self.objective == "ratio":
@@ -563,15 +560,11 @@ class CompositionalPortfolio(CompositionalEstimator):
         check_is_fitted(self)
         return series_of(self)
 
-    def _new_returns(self, X):
-        returns = check_returns(X, lazy=True)
-        validate_data(
-            self,
-            without_rows(X) if is_dask(X) else X,
-            reset=False,
-            skip_check_array=True,
-        )
-        return returns
+    def _new_returns(self, X, sample_weight=None, counts=None):
+        """The `Returns` of the assets of the fit."""
+        table = Returns.of(X, sample_weight, counts=counts)
+        validate_data(self, table.named_columns, reset=False, skip_check_array=True)
+        return table
 
     def _task(self, returns, sample_weight, penalty=None):
         """The objective as data."""
@@ -589,9 +582,9 @@ class CompositionalPortfolio(CompositionalEstimator):
             returns,
             risk_measure=self.risk_measure,
             sample_weight=sample_weight,
-            penalty=task.penalty,
+            penalty=task.penalty.proximal(),
             metric="variance",
-            **{"risk_aversion": self.risk_aversion} | vars(task.measure),
+            risk_aversion=self.risk_aversion,
         )
         if can_solve(task):
             problem.advice = replace(

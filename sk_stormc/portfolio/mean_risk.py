@@ -2,7 +2,7 @@
 measures."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -22,7 +22,6 @@ __all__ = [
     "deviation_of",
     "mean_of",
     "shares",
-    "typical_size",
 ]
 
 # with a higher order only the few largest losses would matter
@@ -60,13 +59,6 @@ def deviation_of(y, p=None):
     """The standard deviation of a portfolio's returns y, with the weights p of the
     periods."""
     return float(np.sqrt(np.average((y - np.average(y, weights=p)) ** 2, weights=p)))
-
-
-def typical_size(y, p=None):
-    """The standard deviation of y. If that is 0 up to rounding, the largest |y|, or 1
-    if y is 0 too."""
-    deviation, size = deviation_of(y, p), float(np.abs(y).max())
-    return deviation if deviation > 1e-9 * size else size or 1.0
 
 
 # of the parameters of measures
@@ -109,7 +101,9 @@ class Measure:
     single_outer = False
     # class of the moments for `partial_fit`, or None if all periods are needed at once
     moments: Any = None
-    problem: Any  # class of the compositional problem, for stochastic solvers
+    # class of the compositional problem for iterative solvers, or None if there is the
+    # exact method only
+    problem: Any = None
 
     def __post_init__(self):
         for name, value in vars(self).items():
@@ -205,16 +199,16 @@ class MeanRisk:
                 returns, p = returns[p > 0], p[p > 0]
             p = with_sum_one(p)
         if isinstance(returns, np.ndarray):
-            # the same bits for rows of a data frame
-            returns = np.ascontiguousarray(returns)
+            # float32 is too coarse for the gap of a measure without squares, and rows
+            # of a data frame must give the same bits
+            dtype = float if measure.power == 1 else returns.dtype
+            returns = np.ascontiguousarray(returns, dtype)
         return cls(returns, measure, float(risk_aversion), p, penalty, linear)
 
     def with_aversion(self, risk_aversion, penalty=None):
         """The task with the same returns and measure, and another risk aversion and
         penalty."""
-        return MeanRisk.of(
-            self.returns, self.measure, risk_aversion, self.p, penalty, self.linear
-        )
+        return replace(self, risk_aversion=float(risk_aversion), penalty=penalty)
 
     @cached_property
     def mean(self):

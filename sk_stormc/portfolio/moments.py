@@ -25,7 +25,6 @@ class Moments:
     """Base class of the moments."""
 
     exact = False  # whether the objective is exact
-    shift = 0.0  # change of the risk if the return of each period grows by 1
     # squared distance from the weights around which rows were added, relative to
     # `size`, above which it is inaccurate
     far = math.inf
@@ -34,7 +33,7 @@ class Moments:
     def earned(self):
         """Minus the change of the objective when 1 is added to the portfolio's return
         in all periods."""
-        return self.return_weight - self.risk_weight * self.shift
+        return self.return_weight
 
     def minimised(self, solve, w):
         """The minimiser that ``solve(expected_return, matrix)`` finds, an `Optimum`."""

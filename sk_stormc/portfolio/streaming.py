@@ -11,22 +11,16 @@ from sklearn.utils.validation import validate_data
 from sk_stormc.core.penalties import projected
 from sk_stormc.engine.results import SolverResult, outcome
 from sk_stormc.fitting.estimator import streams
-from sk_stormc.portfolio.constraints import penalty_of, refuse_linear_constraints
-from sk_stormc.portfolio.labels import assets_of, check_row_labels
+from sk_stormc.portfolio.constraints import feasible_set_of, refuse_linear_constraints
 from sk_stormc.portfolio.metrics import has_failed
 from sk_stormc.portfolio.moment_stream import MomentStream
-from sk_stormc.portfolio.returns import (
-    check_ascending,
-    check_returns,
-    expected_means,
-    warn_of_prices,
-)
+from sk_stormc.portfolio.returns import Returns
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.solvers import StopReason
 from sk_stormc.streams.problem import WINDOW, StreamingProblem
 from sk_stormc.utils.blocks import refuse_dask
 from sk_stormc.utils.mapped_rows import blocks
-from sk_stormc.utils.validation import is_word, row_weights
+from sk_stormc.utils.validation import is_word
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["streams_returns", "update_weights"]
@@ -77,12 +71,6 @@ def _why_not(portfolio):
             "solver='newton' needs all periods at once; for partial_fit set "
             "solver='moments'"
         )
-    if measure is not None and measure.power == 1 and not _automatic(solver):
-        return (
-            f"risk_measure={risk!r} has partial_fit with solver='auto' and 'moments' "
-            "only, which keep moments: batches of a stream have too few periods of the "
-            f"tail. Got solver={solver!r}"
-        )
     return None
 
 
@@ -90,13 +78,13 @@ def update_weights(portfolio, X, sample_weight):
     """Run `partial_fit` on a copy of the estimator, which is discarded if an exception
     is raised."""
     refuse_dask(X, sample_weight)
-    returns, columns, stream = check_returns(X), assets_of(X), portfolio._stream
+    table = Returns.of(X, sample_weight, counts=True, all_zero=True)
+    if not table.in_memory:
+        table.check_finite()
+    stream = portfolio._stream
     last_label = None if stream is None else portfolio._last_label
-    portfolio._last_label = check_ascending(X, counts=True, after=last_label)
-    check_row_labels(sample_weight, X)
-    weights = sample_weight
-    if weights is not None:
-        weights = row_weights(weights, len(returns), all_zero=True)
+    portfolio._last_label = table.last_label(last_label)
+    returns, weights = table.values, table.sample_weight
     known = hasattr(portfolio, "n_features_in_")
     validate_data(portfolio, X, reset=not known, skip_check_array=True)
     portfolio._check_parameters()
@@ -107,11 +95,11 @@ def update_weights(portfolio, X, sample_weight):
         )
     n_assets, expected = returns.shape[1], portfolio.expected_returns
     if expected is not None:
-        expected = expected_means(expected, columns, n_assets)
-    penalty = penalty_of(portfolio, n_assets, columns)
+        expected = table.expected_means(expected)
+    penalty = feasible_set_of(portfolio, n_assets, table.columns)
     task = portfolio._task(returns[:1], None, penalty)
     if stream is None:
-        warn_of_prices(returns)
+        table.warn_of_prices()
         portfolio._weighted = weights is not None
     elif weights is not None and not portfolio._weighted:
         raise ValueError(
@@ -139,7 +127,7 @@ def update_weights(portfolio, X, sample_weight):
             )
         refuse_linear_constraints(penalty, what, "use solver='moments', or fit")
         _by_steps(portfolio, returns, weights, task)
-    portfolio._labels = columns
+    portfolio._labels = table.columns
 
 
 def _refuse_another(portfolio):
@@ -158,7 +146,7 @@ def _by_steps(portfolio, returns, weights, task):
         task.measure.problem,
         risk_aversion=portfolio.risk_aversion,
         risk_measure=portfolio.risk_measure,
-        penalty=task.penalty,
+        penalty=task.penalty.proximal(),
         metric="variance",
     )
     open_stream = partial(
@@ -199,9 +187,7 @@ def _goes_by_moments(portfolio, n_assets):
     are too many assets."""
     if _automatic(portfolio.solver) and n_assets <= MAX_ASSETS_OF_MOMENTS:
         return True
-    power = MEASURES[portfolio.risk_measure].power
-    needs = [f"risk_measure={portfolio.risk_measure!r}"] * (power == 1)
-    needs += [f"half_life={portfolio.half_life!r}"] * (portfolio.half_life is not None)
+    needs = [f"half_life={portfolio.half_life!r}"] * (portfolio.half_life is not None)
     needs += ["solver='moments'"] * is_word(portfolio.solver, "moments")
     if needs:
         raise ValueError(
@@ -244,8 +230,6 @@ def _opened(portfolio, task, each):
     n_assets, penalty = task.returns.shape[1], task.penalty
     start = np.asarray(getattr(portfolio, "weights_", np.zeros(n_assets)), float)
     start = projected(penalty, start)
-    if task.measure.power == 1 and not start.any():
-        start = penalty.project(np.full(n_assets, 1 / n_assets))
     half_life = np.inf if portfolio.half_life is None else float(portfolio.half_life)
     return MomentStream.of(task, start, half_life, each)
 

@@ -12,12 +12,7 @@ from sk_stormc.core.source import FiniteSource, Source
 from sk_stormc.core.unit import InUnit
 from sk_stormc.embedding.problem import SNEProblem
 from sk_stormc.portfolio.compositional import PortfolioProblem
-from sk_stormc.portfolio.risk.cdar import DrawdownPortfolioProblem
-from sk_stormc.portfolio.risk.cvar import CVaRPortfolioProblem
-from sk_stormc.portfolio.risk.downside import DownsidePortfolioProblem
 from sk_stormc.portfolio.risk.entropic import EntropicPortfolioProblem
-from sk_stormc.portfolio.risk.evar import EVaRPortfolioProblem
-from sk_stormc.portfolio.risk.semideviation import SemideviationPortfolioProblem
 from sk_stormc.streams.problem import StreamingProblem
 from sk_stormc.values.problems import BellmanProblem
 from sk_stormc.values.projected import ProjectedBellmanProblem
@@ -25,13 +20,9 @@ from sk_stormc.values.projected import ProjectedBellmanProblem
 __all__ = [
     "Advice",
     "BellmanProblem",
-    "CVaRPortfolioProblem",
     "CompositionalProblem",
     "DifferentiableComposition",
     "DifferentiableLogMeanExp",
-    "DownsidePortfolioProblem",
-    "DrawdownPortfolioProblem",
-    "EVaRPortfolioProblem",
     "EntropicPortfolioProblem",
     "FiniteSource",
     "FiniteSumComposition",
@@ -41,7 +32,6 @@ __all__ = [
     "ProjectedBellmanProblem",
     "Published",
     "SNEProblem",
-    "SemideviationPortfolioProblem",
     "Source",
     "StreamingProblem",
     "check_problem",

@@ -118,8 +118,8 @@ def run_command(cases, max_ifo, n_seeds):
 
 def show_results(results, path, *texts):
     """Print texts, save the figure, and print where it is."""
-    print(*texts, sep="\n")
     draw(results, path)
+    print(*texts, sep="\n")
     print(f"\nPicture written to {path}")
 
 

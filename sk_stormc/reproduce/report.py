@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import load_digits
 
-from sk_stormc.cli.arguments import directory, progress_line
+from sk_stormc.cli.arguments import directory, progress_line, save_figure
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem
 from sk_stormc.reproduce import bellman, complexity, portfolio, sne, streaming
@@ -34,6 +34,7 @@ from sk_stormc.reproduce.report_text import report_text
 from sk_stormc.reproduce.tuning import Setting, largest_curvature, settings_of, tune
 from sk_stormc.solvers import STORMCompositional, minimize
 from sk_stormc.theory import equipartition, storm_parameters, theorem_condition
+from sk_stormc.utils.atomic import atomically
 
 FULL: dict[str, Any] = {
     "seeds": 5,  # the reported seeds 0, 1, ...
@@ -163,7 +164,8 @@ def make_report(out, quick, french, progress):
             relative=True,
             dpi=110,
         )
-    complexity.draw_slopes(results.complexity).savefig(out / "complexity.png", dpi=110)
+    slopes = complexity.draw_slopes(results.complexity)
+    save_figure(slopes, out / "complexity.png", dpi=110)
     decisions = [claim.decide(results) for claim in CLAIMS]
     verdicts = [
         verdict(*holds, claim.theory)
@@ -178,7 +180,8 @@ def make_report(out, quick, french, progress):
         quick=quick,
         seconds=time.process_time() - began,
     )
-    path.write_text(text, encoding="utf-8")
+    with atomically(path) as file:
+        file.write(text.encode())
     return path, verdicts
 
 

@@ -113,7 +113,7 @@ def report_text(results, sizes, decisions, verdicts, *, quick, seconds):
         experiments="\n\n".join(
             _experiment(results, name, sizes[name]) for name in METHOD_EXPERIMENTS
         ),
-        about_complexity=complexity.__doc__.strip(),
+        about_complexity=(complexity.__doc__ or "").strip(),
         seeds=sizes["complexity"]["seeds"],
         complexity=_complexity(results.complexity),
     )
@@ -135,7 +135,7 @@ def _experiment(results, name, sizes):
     published = {method: _arguments(experiment.PUBLISHED[method]) for method in NAMES}
     return EXPERIMENT.format(
         title=experiment.LABELS.title,
-        about=getattr(experiment, "ABOUT", experiment.__doc__).strip(),
+        about=(getattr(experiment, "ABOUT", experiment.__doc__) or "").strip(),
         sizes=_arguments(sizes),
         experiment=name,
         published_methods=_methods(published),

@@ -133,7 +133,14 @@ class CorrectedSample(CompositionalSolver):
         """Raise a ValueError if the method, or its solver of the samples, cannot run on
         the problem."""
         super().accept(problem)
-        self._inner_solver().accept(problem)
+        try:
+            self._inner_solver().accept(problem)
+        except ValueError as error:
+            raise ValueError(
+                "'corrected-sample' minimises its samples by another method, here "
+                f"solver={self.solver!r}. Give CorrectedSample(solver='storm-c'), "
+                f"which takes every penalty: {error}"
+            ) from None
 
     def needed_to_stream(self):
         """The parameters to set so that the method can run on a stream."""

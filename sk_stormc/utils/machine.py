@@ -25,9 +25,13 @@ MATRIX_BYTES = 2**28
 
 
 def machine_memory():
-    """The memory of the machine in bytes, or infinity where Python cannot tell, as on
-    Windows."""
+    """The memory of the machine in bytes, or of this process if that is limited; or
+    infinity where Python cannot tell, as on Windows."""
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return memory if limit == resource.RLIM_INFINITY else min(memory, limit)
+    except (ImportError, AttributeError, OSError, ValueError):
         return math.inf

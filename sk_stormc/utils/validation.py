@@ -371,15 +371,15 @@ def check_not_negative(weights, where, start=0):
         )
 
 
-def row_weights(sample_weight, n, all_zero=False):
+def row_weights(sample_weight, n, all_zero=False, where="in row"):
     """Weights of n rows. None means ones, and a number is used for all rows. All may be
-    0 only if ``all_zero``."""
+    0 only if ``all_zero``. Errors use ``where`` to name a row."""
     if sample_weight is None:
         return np.ones(n)
     weights = as_numbers("sample_weight", sample_weight)
     weights = np.full(n, weights) if weights.ndim == 0 else weights
     nothing = all_zero and weights.shape == (n,) and not weights.any()
-    return weights if nothing else check_weights(weights, n, "in row")
+    return weights if nothing else check_weights(weights, n, where)
 
 
 def check_in_memory(name, data):

@@ -278,6 +278,7 @@ class ActionValueEstimator(FittedActionValues):
     def _fit(self, X, y, *, action=None, before=None, **log_columns):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         log_columns = LogColumns(**log_columns)
+        log_columns.check_labels(X, y, action=action)
         self._make_solver()  # raises if a parameter is wrong
         policy = vars(self)["policy"]
         greedy, in_blocks = isinstance(policy, str), reads_blocks(X, log_columns, self)
@@ -443,6 +444,7 @@ class ActionValueEstimator(FittedActionValues):
         self._check_parameters()
         log_columns = LogColumns(next_X, terminal, time, episode, sample_weight)
         refuse_dask(X, y, action, *log_columns)
+        log_columns.check_labels(X, y, action=action)
         if action is None and not hasattr(self, "actions_"):
             warn(ONE_ACTION)
         elif action is None and len(self.actions_) > 1:

@@ -225,7 +225,7 @@ class FittedActionValues(LinearEstimator):
         -------
         float
         """
-        log_columns = LogColumns(next_X, terminal, time, episode)
+        log_columns = LogColumns(next_X, terminal, time, episode, sample_weight)
         errors = self._errors(X, y, log_columns, action=action)
         return self._score(errors, sample_weight)
 

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_array
 
+from sk_stormc.utils.frames import check_row_labels
 from sk_stormc.utils.validation import as_flags, as_numbers, row_weights
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import (
@@ -22,6 +23,7 @@ from sk_stormc.values.episodes import (
     share_of_ends,
     shares,
 )
+from sk_stormc.values.log_order import warn_of_rows
 from sk_stormc.values.log_warnings import (
     warn_of_no_ends,
     warn_of_ranges,
@@ -189,6 +191,13 @@ class LogColumns(NamedTuple):
     sample_weight: Any = None
     importance_ratio: Any = None
 
+    def check_labels(self, X, y, **action):
+        """Raise a ValueError if tables in memory have other labels of rows than X, or
+        the same in another order. Rewards and successors may have those of the next
+        rows."""
+        tables = {"X": X, "y": y} | action | self._asdict()
+        check_row_labels(tables, of_other_rows=("y", "next_X"))
+
     def successor_names(self, earlier=()):
         """Names of the arguments about successors that are given now or were
         earlier."""
@@ -304,6 +313,8 @@ class Reader:
         n, warns = len(y), self.kind != "block"
         following = successors(estimator, X, states, log_columns, order, warns)
         known, terminal = following.known, following.terminal
+        if warns and self.n_rows in (None, n):  # a sample is not in order
+            warn_of_rows(y, states, log_columns, order, following)
         if whole:
             check_log(estimator.features, log_columns, states, ratios, order, following)
         if order is not None and log_columns.next_X is None and self.kind != "chunk":

@@ -105,65 +105,6 @@ EXAMPLES = {
         "simplex": lambda: portfolio(risk_measure="entropic", penalty=Simplex()),
         "float32": lambda: portfolio(0.5, risk_measure="entropic", dtype=np.float32),
     },
-    "CVaRPortfolioProblem": {
-        "box": lambda: portfolio(
-            risk_measure="cvar", penalty=Box(0.02, 0.4), metric="variance"
-        ),
-        "weighted": lambda: portfolio(
-            risk_measure="cvar",
-            sample_weight=1.0 + np.arange(1100),
-            penalty=Box(0, 0.4),
-        ),
-        "simplex": lambda: portfolio(
-            np.inf, risk_measure="cvar", confidence=0.8, penalty=Simplex()
-        ),
-        "float32": lambda: portfolio(
-            risk_measure="cvar", dtype=np.float32, penalty=Box(0.02, 0.4)
-        ),
-    },
-    "EVaRPortfolioProblem": {
-        "box": lambda: portfolio(
-            risk_measure="evar",
-            confidence=0.5,
-            penalty=Box(0.02, 0.4),
-            metric="variance",
-        ),
-        "weighted": lambda: portfolio(
-            risk_measure="evar",
-            sample_weight=1.0 + np.arange(1100),
-            penalty=Box(0, 0.4),
-        ),
-        "simplex": lambda: portfolio(
-            np.inf, risk_measure="evar", confidence=0.8, penalty=Simplex()
-        ),
-        "float32": lambda: portfolio(
-            risk_measure="evar", dtype=np.float32, penalty=Box(0.02, 0.4)
-        ),
-    },
-    "SemideviationPortfolioProblem": {
-        "box": lambda: portfolio(
-            risk_measure="semideviation",
-            order=3,
-            penalty=Box(0.02, 0.4),
-            metric="variance",
-        ),
-        "weighted": lambda: portfolio(
-            risk_measure="semideviation",
-            sample_weight=1.0 + np.arange(1100),
-            penalty=Box(0, 0.4),
-        ),
-        "float32": lambda: portfolio(
-            risk_measure="semideviation", dtype=np.float32, penalty=Box(0.02, 0.4)
-        ),
-    },
-    "DownsidePortfolioProblem": {
-        "box": lambda: portfolio(
-            risk_measure="downside", penalty=Box(0.02, 0.4), metric="variance"
-        ),
-        "simplex": lambda: portfolio(
-            np.inf, risk_measure="downside", order=1, penalty=Simplex()
-        ),
-    },
     "SNEProblem": {
         "gaussian": embedding,
         "student-t": lambda: embedding(kernel="student-t"),
@@ -203,7 +144,6 @@ EXCLUDED = {  # class: reason; may name a class that is still to come
     "once: its own tests",
     "TransitionStream": "the same",
     "_Exponents": "a part of DifferentiableLogMeanExp",
-    "DrawdownPortfolioProblem": "has values but no samples: its own tests",
 }
 
 

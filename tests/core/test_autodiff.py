@@ -7,12 +7,14 @@ from collections import namedtuple
 
 import numpy as np
 import pytest
-from helpers import composition, regression, slow_but
+from helpers import composition, few_of, regression, slow_but
 from scipy.special import logsumexp, softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import minimize
+from sk_stormc.core import evaluations
 from sk_stormc.core.evaluations import NUMBERS_AT_ONCE
+from sk_stormc.core.row_functions import sums_over_rows
 from sk_stormc.penalties import L1
 from sk_stormc.problems import (
     DifferentiableComposition,
@@ -80,6 +82,83 @@ def test_gradients_are_those_of_finite_differences(jacobian):
     ]
     assert np.allclose(problem.gradient(x), expected, rtol=1e-8, atol=1e-8)
     check_problem(problem, n_draws=50)
+
+
+def jacobian_and_its_formula(n, n_u, d, dtype):
+    """A problem of n_u components of g and d variables, and its Jacobian.
+
+    JAX 0.10.2 compiles the Jacobian of this g wrongly in one form, for 50 components, 5
+    variables and 400 to 10,000 rows in float64.
+    """
+    rows = np.random.default_rng(n).normal(size=(n, d)).astype(dtype)
+    c = (np.arange(1, n_u + 1) / n_u).astype(dtype)
+    problem = DifferentiableComposition(
+        lambda x, row: (row @ x) * c,
+        lambda x, u: (u**2).sum(),
+        rows,
+        x0=np.ones(d, dtype),
+    )
+    return problem, np.outer(c, rows.mean(axis=0, dtype=float))
+
+
+@pytest.mark.parametrize(
+    ("n", "n_u", "d", "dtype"),
+    few_of(
+        [
+            (n, *shape, dtype)
+            for n in (400, 16, 10_000, 100_000)
+            for shape in ((50, 5), (3, 20), (8, 8))
+            for dtype in (np.float64, np.float32)
+        ],
+        0,
+    ),
+)
+def test_jacobians_of_any_shape_over_any_number_of_rows(n, n_u, d, dtype):
+    problem, J = jacobian_and_its_formula(n, n_u, d, dtype)
+    x = np.linspace(-1, 2, d).astype(dtype)
+    tol = {"rtol": 1e-9, "atol": 1e-12} if dtype is np.float64 else {"atol": 1e-5}
+    assert np.allclose(problem.gradient(x), 2 * J.T @ (J @ x), **tol)
+    assert np.allclose(problem.jacobian(x, None), J, **tol)
+    assert np.allclose(problem.jacobian(x, np.arange(n)), J, **tol)
+    pair = problem.inner_pair(x, 2 * x, np.arange(16), np.arange(min(n, 1000)))
+    part = problem.jacobian(x, np.arange(min(n, 1000)))
+    assert np.allclose([pair[0][1], pair[1][1]], [part, part], **tol)
+
+
+def test_a_jacobian_that_jax_compiles_wrongly_is_an_error(monkeypatch):
+    def wrong_for_400_rows(problem):
+        functions = sums_over_rows(problem)
+        for name in ("jacobian", "both"):
+            right = functions[name]
+            functions[name] = lambda x, rows, p, right=right: (
+                right(x, rows, p) * (1.05 if len(rows[0]) == 400 else 1)
+            )
+        return functions
+
+    monkeypatch.setattr(evaluations, "sums_over_rows", wrong_for_400_rows)
+    message = f"JAX {jax.__version__} has compiled .* wrongly for a mean of 400 rows"
+    with pytest.raises(RuntimeError, match=message):
+        jacobian_and_its_formula(400, 5, 3, float)
+    problem, _ = jacobian_and_its_formula(500, 5, 3, float)
+    x = np.ones(3)
+    problem.jacobian(x, np.arange(300))
+    for call in (
+        lambda: problem.jacobian(x, np.arange(400)),
+        lambda: problem.inner_pair(x, x, np.arange(8), np.arange(400)),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            call()
+
+
+def test_rounding_errors_of_rows_that_cancel_out_are_no_wrong_jacobian():
+    rows = np.random.default_rng(0).normal(size=(5000, 2)).astype(np.float32)
+    problem = DifferentiableComposition(
+        lambda x, row: jnp.array([row @ x, 1e4 * (row[0] * x[1]), 0.1 * (row @ x)]),
+        lambda x, u: (u**2).sum(),
+        np.concatenate([rows, -rows]),
+        x0=np.ones(2, np.float32),
+    )
+    assert abs(problem.jacobian(np.ones(2, np.float32), None)).max() < 0.01
 
 
 def test_values_are_means_over_rows():
@@ -263,14 +342,59 @@ def test_penalties_of_leaves():
         pytrees(penalty=L1([0.1, 0.1, 0.1]))
 
 
-def test_functions_without_data_may_leave_out_the_row():
-    problem = problem_of(lambda x: x - 1, lambda x, u: u @ u, None, None)
-    assert np.isclose(problem.objective(np.array([2.0, 3.0, 1.0])), 5)
-    with pytest.raises(TypeError) as caught:
-        problem_of(lambda x, row: row[0] @ x, lambda u: u**2, (A, b), None)
-    assert (
-        "outer was called with x of shape (3,), u of a number" in caught.value.__notes__
+def test_calls_of_functions_without_data():
+    c = np.array([3.0, 1.0, 2.0])
+
+    def outer_with_option(x, u, squared=True):
+        assert squared is True
+        return u @ u if squared else u.sum()
+
+    def inner_with_default(x, c=c):
+        return x - c
+
+    def both_take_a_row(x, row):
+        assert row is None
+        return x - c
+
+    class Difference:
+        def __call__(self, x, *rest, scale=1.0):
+            assert not rest
+            return scale * (x - c)
+
+    x, expected = np.array([2.0, 3.0, 1.0]), 6.0
+    for inner in (lambda x: x - c, inner_with_default, both_take_a_row, Difference()):
+        for outer in (lambda x, u: u @ u, outer_with_option, lambda x, u, row: u @ u):
+            problem = problem_of(inner, outer, None, None)
+            assert np.isclose(problem.objective(x), expected)
+    rows = problem_of(
+        lambda x, row=None: row[0] @ x,
+        outer_data=None,
+        outer=lambda x, u, scale=2.0: scale * u,
     )
+    assert np.isclose(rows.objective(x), 2 * (A @ x).mean())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"outer": lambda x, u: u**2},
+            r"outer must be callable as outer\(x, u, row\), got a function of \(x, u\)",
+        ),
+        ({"inner": lambda x: x @ x}, r"callable as inner\(x, row\), got a function of"),
+        (
+            {"outer": lambda u: u**2, "outer_data": None},
+            r"outer must be callable as outer\(x, u\), got a function of \(u\)",
+        ),
+        (
+            {"outer": lambda x, u, row, more: u, "outer_data": None},
+            r"callable as outer\(x, u, row\), .* missing a required argument: 'more'",
+        ),
+    ],
+)
+def test_functions_of_other_arguments(changes, message):
+    with pytest.raises(ValueError, match=message):
+        problem_of(**changes)
 
 
 def test_one_table_on_both_sides_is_there_once():
@@ -315,6 +439,19 @@ def test_forms_of_data(tmp_path):
             expected,
             rtol=1e-5 if isinstance(rows, jax.Array) else 1e-13,
         )
+
+
+def test_floats_that_numpy_does_not_have():
+    rows, x0 = (np.asarray(jnp.asarray(part, jnp.bfloat16)) for part in (A, START))
+    expected = problem_of(inner_data=(rows.astype(float), b)).objective(np.array(START))
+    for table in (rows, jnp.asarray(rows)):
+        for start in (x0, jnp.asarray(x0), START):
+            problem = problem_of(inner_data=(table, b), x0=start)
+            assert np.isclose(problem.objective(np.array(START)), expected)
+    narrow = problem_of(lambda x, row: (row[0] @ x).astype(jnp.bfloat16))
+    assert np.isclose(
+        narrow.inner(np.array(START), None), (A @ START).mean(), atol=0.01
+    )
 
 
 def test_integers_stay_integers():
@@ -482,6 +619,11 @@ REFUSED = [
         {"outer": lambda x, u, row: jnp.log(-u)},
         "outer must be finite at x0, got nan with u the mean of inner",
     ),
+    (
+        {"inner_data": (A[:3], jax.random.split(jax.random.key(0), 3))},
+        r"inner_data\[1\] must be real numbers, got a jax.Array of key.*key_data",
+    ),
+    ({"inner": lambda x, row: jax.random.key(0)}, "inner must return a number"),
     ({"device_bytes": -1}, "device_bytes must be an integer >= 0, got -1"),
     (
         {"outer": lambda x, u, row: jnp.sqrt((0 * x) @ x)},
@@ -496,10 +638,9 @@ def test_invalid_arguments(changes, message):
         problem_of(**changes)
 
 
-@pytest.mark.parametrize("inner", [lambda x: x, lambda x, row: row[0] @ x[:2]])
-def test_errors_of_functions_tell_what_these_were_called_with(inner):
+def test_errors_of_functions_tell_what_these_were_called_with():
     with pytest.raises(TypeError) as caught:
-        problem_of(inner)
+        problem_of(lambda x, row: row[0] @ x[:2])
     assert (
         "inner was called with x of shape (3,), row of (shape (3,), a number)"
         in caught.value.__notes__

@@ -231,12 +231,6 @@ NO_WEIGHTS = {
     "importance_ratio": "None,bool",
     "terminal": "None",
 }
-RISKS = {
-    "risk_aversion": "inf",
-    "risk_measure": "None",
-    "width": "fraction",
-    "sample_weight": "None",
-}
 CURVES = {"optimum": ANY_NUMBER, "pass_ifo": "None"}
 TRANSITIONS = {
     "X": STATES,
@@ -249,10 +243,6 @@ TRANSITIONS = {
 
 def solver_case(solver, more=None, allowed=None):
     return Case(run(solver), SOLVER | (more or {}), SOLVING | (allowed or {}))
-
-
-def risk_case(problem, **given):
-    return Case(run_problem(problem), {"returns": RETURNS} | WEIGHTS | given, RISKS)
 
 
 def display_case(make, given):
@@ -575,23 +565,6 @@ PROBLEMS = {
     "EntropicPortfolioProblem": Case(
         run_problem(problems.EntropicPortfolioProblem),
         {"returns": RETURNS} | WEIGHTS,
-        {"risk_aversion": "inf", "sample_weight": "None"},
-    ),
-    "CVaRPortfolioProblem": risk_case(
-        problems.CVaRPortfolioProblem, confidence=0.9, risk_measure="cvar"
-    ),
-    "EVaRPortfolioProblem": risk_case(
-        problems.EVaRPortfolioProblem, confidence=0.9, risk_measure="evar"
-    ),
-    "SemideviationPortfolioProblem": risk_case(
-        problems.SemideviationPortfolioProblem, order=3.0, risk_measure="semideviation"
-    ),
-    "DownsidePortfolioProblem": risk_case(
-        problems.DownsidePortfolioProblem, order=3.0, risk_measure="downside"
-    ),
-    "DrawdownPortfolioProblem": Case(
-        lambda **a: quiet(problems.DrawdownPortfolioProblem)(**a).value_at(np.ones(3)),
-        {"returns": RETURNS, "confidence": 0.9} | WEIGHTS,
         {"risk_aversion": "inf", "sample_weight": "None"},
     ),
     "BellmanProblem": Case(

@@ -107,7 +107,7 @@ def draw_model(data):
         {"solver": data.draw(st.sampled_from(list(SOLVERS))), "random_state": seed},
     )
     if kind == "portfolio":
-        measure = data.draw(st.sampled_from([*MEASURES, "cvar", "evar"]))
+        measure = data.draw(st.sampled_from(MEASURES))
         model = CompositionalPortfolio(
             risk_measure=measure, constraint=(-1, 1), max_iter=3, **common
         )

@@ -163,7 +163,6 @@ def test_verbose_prints_a_line_an_iteration(capsys):
         ("storm-c", {"objective": "ratio"}, "objective='ratio'"),
         ("storm-c", {"max_turnover": 2.0}, "max_turnover"),
         ("lbfgs", {"max_risk": 0.1}, "max_risk"),
-        ("moments", {"risk_measure": "cdar"}, "risk_measure='cdar'"),
     ],
 )
 def test_what_needs_the_second_order_method_is_refused_by_others(solver, params, needs):

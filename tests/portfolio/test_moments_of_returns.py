@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from definitions import MEASURES, make_returns
+from definitions import MEASURES
 from helpers import slow_but
 from sklearn.exceptions import ConvergenceWarning
 
@@ -105,7 +105,7 @@ def test_assets_of_very_different_units():
     )
 
 
-@pytest.mark.parametrize("measure", slow_but(MEASURES[:4], *MEASURES[:3]))
+@pytest.mark.parametrize("measure", MEASURES[:3])
 def test_chunks_make_no_difference(measure):
     params = {"risk_measure": measure, **LONG}
     one = streamed(np.asfortranarray(RETURNS), 6000, **params)
@@ -148,37 +148,27 @@ def test_correlated_assets(measure, constraint):
     assert excess(X, streamed(X, 3000, **params), **params) < 2e-3
 
 
-@pytest.mark.parametrize("half_life", [None, 300])
-@pytest.mark.parametrize("constraint", [LONG, {"budget": 1.0}])
-def test_tail_risks(constraint, half_life):
-    """Exact while the rows are there, and near the optimum later."""
-    params = {"risk_measure": "cvar", "half_life": half_life, **constraint}
-    R = make_returns(600)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        stream = streamed(R, 200, **params)
-    exact = CompositionalPortfolio("newton", **params).fit(R)
-    np.testing.assert_allclose(stream.weights_, exact.weights_, atol=1e-6)
-    if half_life is None:
-        X, params = correlated(8000, 4, seed=2), params | {"confidence": 0.9}
-        portfolio = streamed(X, 4000, **params)
-        assert excess(X, portfolio, **params) < 5e-3
-        assert portfolio.loss_curve_[-1] == pytest.approx(-portfolio.score(X), rel=0.02)
+@pytest.mark.parametrize("constraint", [None, "long_only"])
+def test_a_drifting_mean_is_followed_as_by_fit(constraint):
+    """The expansion of earlier rows is moved with the weights: its mean, which would be
+    3e-2 off in the weights without, and its value, which would double."""
+    X = np.random.default_rng(5).standard_normal((12_000, 5)) + 0.05
+    X += 0.1 * np.linspace(-1, 1, 12_000)[:, None] * np.linspace(-1, 1, 5)
+    params = {"risk_measure": "entropic", "constraint": constraint}
+    stream = streamed(X, 4000, **params)
+    exact = CompositionalPortfolio(**params).fit(X)
+    np.testing.assert_allclose(stream.weights_, exact.weights_, atol=2e-3)
+    assert stream.loss_curve_[-1] == pytest.approx(exact.loss_curve_[-1], rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("params", "mean", "seed"),
-    [
-        ({"risk_measure": "cvar", "confidence": 0.6}, 0.2, 0),
-        ({"risk_measure": "entropic", "risk_aversion": 3.0}, 0.1, 1000),
-    ],
-)
-def test_a_market_that_changes_is_warned_of(params, mean, seed):
+def test_a_market_that_changes_is_warned_of():
     chunks = [
-        make_gaussian_returns(5000, 10, mean=mean, random_state=seed + i)
-        for i in range(12 if seed else 4)
+        make_gaussian_returns(5000, 10, mean=0.1, random_state=1000 + i)
+        for i in range(12)
     ]
-    portfolio = CompositionalPortfolio(**params, **LONG)
+    portfolio = CompositionalPortfolio(
+        risk_measure="entropic", risk_aversion=3.0, **LONG
+    )
     with pytest.warns(
         ConvergenceWarning,
         match="objective over the rows so far roughly only, since the weights have",
@@ -229,7 +219,7 @@ REFUSED = [
     (
         {"solver": "scgd", "risk_measure": "cvar"},
         AttributeError,
-        "batches of a stream have too few periods",
+        "'cvar' needs all periods at once: use fit.* memmap",
     ),
     ({"solver": "newton"}, AttributeError, "for partial_fit set solver='moments'"),
     ({"objective": "ratio"}, AttributeError, "for partial_fit set objective='utility'"),
@@ -242,7 +232,7 @@ REFUSED = [
     (
         {"solver": "newton", "risk_measure": "downside"},
         AttributeError,
-        "'downside' needs all periods at once: use fit.*'cvar'$",
+        "'downside' needs all periods at once: use fit.*'entropic'$",
     ),
     ({"risk_measure": "evar"}, AttributeError, "'evar' needs all periods at once"),
     (

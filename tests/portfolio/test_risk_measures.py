@@ -6,7 +6,8 @@ import pickle
 
 import numpy as np
 import pytest
-from definitions import INF, make_returns, shares
+from definitions import INF, make_returns, risk, shares, utility
+from scipy.optimize import approx_fprime
 
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.portfolio.risk import MEASURES
@@ -82,34 +83,34 @@ def test_traits(measure):
 
 @pytest.mark.parametrize("measure", INSTANCES)
 def test_all_paths_have_one_objective(measure):
-    """The problem for stochastic solvers, the exact fit and the score agree on what is
-    minimised."""
+    """The problem for iterative solvers, if there is one, the exact fit and the score
+    agree on what is minimised."""
     R = make_returns(80, 4)
     options = {"risk_measure": measure.name, "risk_aversion": 0.8} | vars(measure)
     aversion = options["risk_aversion"]
-    problem = PortfolioProblem(R, **options)
-    assert type(problem) is measure.problem and problem.risk_measure == measure.name
     portfolio = CompositionalPortfolio(constraint="long_only", **options).fit(R)
     y = R @ portfolio.weights_
     mean = 0.0 if measure.name == "entropic" else y.mean()
     expected = (1.0 if measure.name == "entropic" else aversion) * measure.value(
         y
     ) - mean
-    for value in (
-        problem.value_at(portfolio.weights_),
-        portfolio.loss_curve_[-1],
-        -portfolio.score(R),
-    ):
+    for value in (portfolio.loss_curve_[-1], -portfolio.score(R)):
         assert value == pytest.approx(expected, rel=1e-12)
+    if measure.problem is None:
+        return
+    problem = PortfolioProblem(
+        R, risk_measure=measure.name, risk_aversion=options["risk_aversion"]
+    )
+    assert type(problem) is measure.problem and problem.risk_measure == measure.name
+    value = problem.objective(portfolio.weights_)
+    assert value == pytest.approx(expected, rel=1e-12)
     for other in (
         copy.copy(problem),
         copy.deepcopy(problem),
         pickle.loads(pickle.dumps(problem)),
     ):
         assert type(other) is type(problem)
-        assert other.value_at(portfolio.weights_) == problem.value_at(
-            portfolio.weights_
-        )
+        assert other.objective(portfolio.weights_) == value
 
 
 @pytest.mark.parametrize("name", MEASURES)
@@ -128,10 +129,37 @@ def test_a_tail_of_all_losses_is_their_mean():
     rounding."""
     R = np.random.default_rng(0).normal(size=(99_999, 1))
     for measure in ("cvar", "cdar"):
-        value = PortfolioProblem(
-            R, INF, risk_measure=measure, confidence=1e-15
-        ).value_at(np.ones(1))
+        value = MEASURES[measure](1e-15).value(R[:, 0])
         below = np.maximum(np.maximum.accumulate(np.cumsum(R)), 0) - np.cumsum(R)
         assert value == pytest.approx(
             (-R if measure == "cvar" else below).mean(), rel=1e-9
         )
+
+
+@pytest.mark.parametrize("n", [1, 2, 37, 500])
+@pytest.mark.parametrize("confidence", [0.01, 0.9, 0.99])
+def test_risks_by_their_definitions(n, confidence):
+    y, rng = make_returns(n, 1)[:, 0], np.random.default_rng(n)
+    for p in (None, shares(n, rng.uniform(0.1, 2, n))):
+        for measure in ("cvar", "evar", "cdar"):
+            expected = (
+                risk(y, measure, confidence, p=p)
+                if n > 1 or measure == "cdar"
+                else -y[0]
+            )
+            value = MEASURES[measure](confidence).value(y, p)
+            assert value == pytest.approx(expected, rel=2e-5)
+    assert MEASURES["evar"]().value(np.ones(5)) == pytest.approx(-1.0)
+
+
+@pytest.mark.parametrize("risk_aversion", [0.7, INF])
+@pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic"])
+def test_gradients(measure, risk_aversion):
+    if (measure, risk_aversion) == ("entropic", INF):
+        return
+    R, x = 100 * make_returns(50), np.random.default_rng(0).normal(size=6)
+    problem = PortfolioProblem(R, risk_aversion, risk_measure=measure)
+    assert problem.objective(x) == pytest.approx(utility(x, R, measure, risk_aversion))
+    np.testing.assert_allclose(
+        problem.gradient(x), approx_fprime(x, problem.objective, 1e-6), atol=1e-3
+    )

@@ -7,13 +7,12 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.results import Record, Report, SolverResult, StopReason, outcome
+from sk_stormc.engine.stopping import Gap
 from sk_stormc.portfolio.exact.integer import WithIntegerLimits, check_integer_limits
-from sk_stormc.portfolio.exact.linearly_constrained import LinearlyConstrained
 from sk_stormc.portfolio.exact.objectives import (
     ByMoments,
     Utility,
     WithinRisk,
-    at_limits,
 )
 from sk_stormc.portfolio.exact.program import can_solve
 from sk_stormc.portfolio.exact.ratio import Ratio
@@ -35,15 +34,11 @@ def exact_method(portfolio, solver, task, limits=None):
     solver."""
     needs = ["objective='ratio'"] * (portfolio.objective == "ratio")
     needs += ["max_risk"] * (portfolio.max_risk is not None)
-    needs += [
-        f"risk_measure={task.measure.name!r} (the order of the periods counts)"
-    ] * task.measure.ordered
+    needs += [f"risk_measure={task.measure.name!r}"] * (task.measure.problem is None)
     if limits is not None:
         check_integer_limits(portfolio, task.measure, limits)
         needs, solver = [*limits.names] or ["solver='scip'"], "auto"
-    if (
-        isinstance(task.penalty, LinearlyConstrained) and solver != "moments"
-    ):  # moments meet all constraints, too
+    if solver != "moments":  # which meet all constraints, too
         needs += task.penalty.parameters()
     if not (needs or isinstance(solver, str)):
         return None
@@ -64,14 +59,14 @@ def exact_method(portfolio, solver, task, limits=None):
             f"{task.returns.shape}: "
             + ("use fewer periods or assets" if needs else "use solver='storm-c'")
         )
+    tol = TOL if portfolio.tol is None else portfolio.tol
     if portfolio.max_risk is not None:
-        objective = partial(WithinRisk, task, max_risk=float(portfolio.max_risk))
+        objective = partial(WithinRisk, task, max_risk=portfolio.max_risk, tol=tol)
     elif portfolio.objective == "ratio":
         objective = partial(Ratio, task)
     else:
         objective = partial(ByMoments if solver == "moments" else Utility, task)
     name = "newton" if solver == "auto" else solver
-    tol = TOL if portfolio.tol is None else portfolio.tol
     if limits is not None:
         name = "scip"
         objective = partial(WithIntegerLimits, portfolio, objective, limits, tol)
@@ -80,10 +75,7 @@ def exact_method(portfolio, solver, task, limits=None):
 
 def run_exact(portfolio, method, task, fit):
     """Run an exact method. Return the result, its weights and a bound of its gap."""
-    penalty = task.penalty
-    n_assets = task.returns.shape[1] - (
-        isinstance(penalty, LinearlyConstrained) and penalty.has_benchmark
-    )
+    n_assets = task.penalty.n_assets
     result = fit.run(
         method,
         task,
@@ -130,21 +122,22 @@ class ExactMethod:
         try:
             self._record()
             solution = objective.minimise(self._iterated)
-            self.best, self.value, gap = solution.weights, solution.value, solution.gap
-            exact = at_limits(task.penalty, self.best)
+            self.best, self.value = solution.weights, solution.value
+            exact = task.penalty.at_limits(self.best)
             value = objective.value_at(exact) if objective.allows(exact) else np.inf
-            rounding = PROGRAM_TOLERANCE * solution.unit
-            if value <= self.value + RELATIVE_ROUNDING * abs(self.value) + rounding:
+            rounding = PROGRAM_TOLERANCE * solution.unit + solution.error
+            rounding += RELATIVE_ROUNDING * abs(self.value)
+            if value <= self.value + rounding:
                 self.best, self.value = exact, value
-            small = max(self.tol, ACCURACY) * objective.spread(self.best)
-            small += RELATIVE_ROUNDING * abs(self.value) + rounding
+            scale, tol = objective.spread(self.best), max(self.tol, ACCURACY)
+            stated = Gap(self.value, solution.lower, scale, tol, rounding)
             # without a bound, the gap says nothing about a method that has reached its
             # tolerance
-            good = abs(gap) <= small or (gap == np.inf and solution.done)
-            gap = max(gap, 0.0) if good else gap  # rounding may make it negative
+            good = stated.is_small or (solution.lower == -np.inf and solution.done)
             reason = solution.reason or (
                 StopReason.CONVERGED if good else StopReason.MAX_ITER
             )
+            gap = stated.size
         except _Ended as ended:
             reason = ended.args[0]
             gap = objective.gap_at(self.best)

@@ -13,30 +13,16 @@ from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.program import Formulation, gram, tilted
 from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, shares
 from sk_stormc.portfolio.moments import Moments, Tilted, tilts
-from sk_stormc.portfolio.risk.variance import riskless
+from sk_stormc.portfolio.risk.variance import free_box, riskless
 from sk_stormc.portfolio.sums import mean_row
 from sk_stormc.utils.mapped_rows import blocks
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_choice, is_real
 
-__all__ = ["Entropic", "ReturnsInExponents"]
+__all__ = ["Entropic"]
 
 
-class ReturnsInExponents(LogMeanExpProblem):
-    """Exponents that are functions of the returns of a period."""
-
-    def gather(self, draws):
-        """Returns of the drawn periods. None means all periods."""
-        return (
-            self.returns if draws is None else self.returns.take(draws, 0, mode="clip")
-        )
-
-    def blocks(self):
-        """All returns. Returns on disk are read in blocks."""
-        return blocks(self.returns)
-
-
-class EntropicPortfolioProblem(ReturnsInExponents, PortfolioProblem):
+class EntropicPortfolioProblem(LogMeanExpProblem, PortfolioProblem):
     r"""Minimise the entropic risk of portfolios x.
 
     .. math::
@@ -91,6 +77,16 @@ class EntropicPortfolioProblem(ReturnsInExponents, PortfolioProblem):
             metric,
         )
         self.scale = 1 / self.risk_aversion
+
+    def gather(self, draws):
+        """Returns of the drawn periods. None means all periods."""
+        return (
+            self.returns if draws is None else self.returns.take(draws, 0, mode="clip")
+        )
+
+    def blocks(self):
+        """All returns. Returns on disk are read in blocks."""
+        return blocks(self.returns)
 
     def exponents(self, x, rows):
         """-lambda <r_j, x>, in float64."""
@@ -227,8 +223,8 @@ class Entropic(Measure):
     def unbounded_below(self, task):
         """True if an asset only gains or only loses, because holding or shorting more
         of it is then always better."""
-        unbounded = riskless(task)
-        if unbounded is not None or task.penalty is not None:
+        unbounded, box = riskless(task), free_box(task)
+        if unbounded is not None or box is None or box.budget is not None:
             return unbounded
         least, most = (
             f([f(rows, axis=0) for _, rows in blocks(task.returns)], axis=0)

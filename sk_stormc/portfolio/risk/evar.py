@@ -7,121 +7,11 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import logsumexp, xlogy
 
-from sk_stormc.core.penalties import penalized
-from sk_stormc.portfolio.compositional import combine
 from sk_stormc.portfolio.exact.program import Formulation, gram, tilted
-from sk_stormc.portfolio.level import TailRiskProblem
 from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, shares
 from sk_stormc.portfolio.quantiles import histogram
-from sk_stormc.portfolio.risk.entropic import ReturnsInExponents
 
 __all__ = ["EVaR"]
-
-
-class EVaRPortfolioProblem(ReturnsInExponents, TailRiskProblem):
-    r"""Minimise the entropic value at risk minus the mean return, over portfolios w.
-
-    .. math::
-
-        \mathrm{EVaR}(w) = \min_{t > 0} \; t \log \Bigl( \frac{1}{n} \sum_i \exp(-r_i^T
-        w / t) \Bigr)
-        - t \log(1 - \beta)
-
-    Here r_i are the returns of period i, and beta is the confidence. EVaR is the
-    tightest upper bound of CVaR from exponential moments of the loss (Chernoff's
-    inequality). It is convex in the variables x = (w, t). It is also the largest mean
-    loss over reweightings of the periods whose Kullback-Leibler divergence is at most
-    -log(1 - confidence). With fewer than 1 / (1 - confidence) periods, a reweighting
-    may put all weight on one period. EVaR is then the largest loss, and t tends to 0.
-    For this reason the width is a lower bound of t. The inner value is the mean of the
-    exponentials. `sk_stormc.problems.LogMeanExpProblem` describes how overflow is
-    avoided.
-
-    ``PortfolioProblem(returns, risk_measure="evar")`` returns an instance of this
-    class.
-
-    Parameters
-    ----------
-    width : float, default=None
-        The lower bound of t, in the unit of the returns. None means the same default as
-        for CVaR.
-
-    Raises
-    ------
-    ValueError
-        As for `PortfolioProblem`, and if the confidence is not between 0 and 1.
-
-    References
-    ----------
-    Ahmadi-Javid, "Entropic value-at-risk: a new coherent risk measure", 2012.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sk_stormc.problems import PortfolioProblem
-    >>> problem = PortfolioProblem(
-    ...     np.array([[-3.0], [-1.0], [2.0], [4.0]]),
-    ...     risk_measure="evar",
-    ...     confidence=0.9,
-    ... )
-    >>> # a mean return of .5, and a largest loss of 3
-    >>> round(problem.value_at(np.array([1.0])), 6)
-    2.5
-    """
-
-    own_measure = "evar"
-    first_width = 0.05
-
-    def lowest_level(self):
-        """The lower bound of t, which is the width."""
-        return self.width
-
-    # the methods that `LogMeanExpProblem` requires: exponents e_j(x) = -<r_j, w> / t
-
-    def exponents(self, x, rows):
-        """-<r_j, w> / t, in float64."""
-        return -(rows @ x[:-1]).astype(float, copy=False) / float(x[-1])
-
-    def exponent_gradient(self, x, rows, p):
-        """(-sum_k p_k r_k / t, sum_k p_k <r_k, w> / t^2)."""
-        t, y = float(x[-1]), (rows @ x[:-1]).astype(float, copy=False)
-        return np.append(-combine(p, rows) / t, p @ y / t**2).astype(
-            x.dtype, copy=False
-        )
-
-    # f and its gradient
-
-    def outer_gradient(self, x, u, batch):
-        """f_x = (-mean r, lambda (log u - log(1 - confidence))) and f_u = lambda t /
-        u."""
-        level = self._risk_weight * (self.log_of(u) + self.measure.allowed)
-        f_x = np.append(-self._return_weight * self.mean, level).astype(
-            x.dtype, copy=False
-        )
-        return f_x, self._risk_weight * x[-1] / u
-
-    def outer(self, x, u):
-        """f(x, u) = -<mean r, w> + lambda t (log u - log(1 - confidence))."""
-        return self._value(x, self.log_of(u))
-
-    def objective(self, x):
-        """Phi(x), exact, including R."""
-        return penalized(self._value(x, self.log_mean(x)), self.penalty, x)
-
-    def _value(self, x, log_mean):
-        risk = self._risk_weight * float(x[-1]) * (log_mean + self.measure.allowed)
-        return float(risk - self._return_weight * (self.task.mean @ x[:-1]))
-
-    # the level and the dual weights
-
-    def best_level(self, losses):
-        """The t >= width that minimises the objective."""
-        return self.measure.temperature(losses, self._period_weights(), self.width)
-
-    def reweighting(self, losses):
-        """q_i proportional to exp(loss_i / t) at the best t. Its divergence is at most
-        the allowed one."""
-        return reweighted(losses, self._period_weights(), self.best_level(losses))
 
 
 def _coldest(spread):
@@ -146,7 +36,6 @@ class EVaR(Measure):
     shift = -1.0
     rounds = "sample"
     single_outer = True
-    problem = EVaRPortfolioProblem
 
     @property
     def allowed(self):

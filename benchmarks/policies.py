@@ -1,0 +1,80 @@
+"""Comparisons of policies: how often intervals hold, rows warn, and the best policy is
+named wrongly.
+
+Ten simulated problems with known values, 200 logs each. Two policies differ from each
+other and from the one that acted.
+"""
+
+import numpy as np
+
+from benchmarks._policy_problems import GAMMA, PROBLEMS
+from benchmarks._tables import table
+from sk_stormc import compare_policies
+
+DURATION = "15 minutes"
+NEEDS_DATA = False
+PACKAGES = ("numpy", "scikit-learn", "gymnasium")
+LOGS, SEED, CONFIDENCE = 200, 7_000_000, 0.95
+
+
+def run(quick, data):
+    """The comparisons of all problems."""
+    rows = []
+    for name, make in PROBLEMS.items():
+        problem = make()
+        found = [
+            of_log(problem, np.random.default_rng(SEED + k))
+            for k in range(4 if quick else LOGS)
+        ]
+        covered, quiet, wrong, named, width = (
+            np.array(part) for part in zip(*found, strict=True)
+        )
+        rows.append({
+            "problem": name,
+            "covered": covered[quiet].mean() if quiet.any() else None,
+            "right": (covered | ~quiet).mean(axis=0).min(),
+            "quiet": quiet.mean(), "named": named.mean(), "wrong": wrong.mean(),
+            "width": np.median(width),
+        })  # fmt: skip
+        print(rows[-1], flush=True)
+    return {"results": {"policies": rows}}
+
+
+def of_log(problem, rng):
+    """Whether intervals cover the values and rows do not warn, whether the best policy
+    is named wrongly or at all, and the width of intervals over the difference of the
+    policies."""
+    arguments = {"state": "state", "gamma": GAMMA, "confidence": CONFIDENCE}
+    compared = compare_policies(
+        problem.draw(rng), problem.policies, **arguments | problem.arguments
+    )
+    frame, truth = compared.table, problem.truth
+    values = np.array([truth[name] for name in compared.values])
+    low, high = (np.asarray(frame[name]) for name in ("low", "high"))
+    best, named = max(truth, key=truth.get), compared.best_ is not None
+    gap = np.ptp([truth[name] for name in problem.policies])
+    return (
+        (low <= values) & (values <= high),
+        np.asarray(frame["warning"]) == "",
+        named and compared.best_ != best,
+        named,
+        np.median(high - low) / gap,
+    )
+
+
+COLUMNS = {
+    "problem": "{problem}",
+    "intervals hold, without a warning": lambda row: (
+        "-" if row["covered"] is None else f"{row['covered']:.1%}"
+    ),
+    "hold or warn, least of the rows": "{right:.1%}",
+    "rows without a warning": "{quiet:.0%}",
+    "best policy named": "{named:.0%}",
+    "named wrongly": "{wrong:.1%}",
+    "width over the difference of the policies": "{width:.2g}",
+}
+
+
+def tables(stored):
+    """The table of the problems."""
+    return {"policies": table(stored["results"]["policies"], COLUMNS)}
