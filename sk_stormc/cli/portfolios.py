@@ -145,7 +145,7 @@ def report(args):
         max_risk=args.max_risk,
         constraint=tuple(args.bounds),
         budget=1.0,
-        linear_constraints=linear_of(args.limit, None, read.names, len(read.names)),
+        linear_constraints=linear_of(args.limit, None, read.names),
         max_assets=args.max_assets,
         min_held=args.min_held,
         expected_returns=_forecasts(args, read),

@@ -625,3 +625,16 @@ def test_skfolio_has_the_same_weights_returns_and_statistics():
     )
     assert summary["Sharpe ratio"] == pytest.approx(whole.annualized_sharpe_ratio)
     assert summary["largest drawdown"] == pytest.approx(whole.max_drawdown)
+
+
+def test_a_return_of_exactly_minus_one():
+    """Nothing is left, and nothing is held afterwards."""
+    R = np.random.default_rng(0).normal(0.001, 0.01, (60, 3))
+    R[45] = -1.0
+    result = walk_forward(
+        CompositionalPortfolio(constraint="long_only"), R, window=30, refit_every=10
+    )
+    returns = np.asarray(result.returns)
+    assert returns.min() == pytest.approx(-1)
+    after = int(np.argmin(returns)) + 1
+    assert len(returns) == after or not returns[after:].any()
