@@ -461,7 +461,8 @@ class CompositionalSolver(BaseEstimator, ABC):
             the problem's own default.
         on_record : callable, default=None
             Function that is called with each record, which has the attributes
-            iteration, ifo, fun and x. The run stops when it returns a true value.
+            iteration, ifo, fun and x. The run stops when it returns a true value or
+            raises StopIteration.
         verbose : {0, 1}, default=0
             If 1, print a line for each record: iteration, passes, objective, the
             quantity that is compared with tol, and seconds.

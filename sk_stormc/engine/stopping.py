@@ -1,4 +1,5 @@
-"""The convergence test, one rule for all methods.
+"""The convergence tests: one rule for all iterative methods, and `Gap` for the exact
+ones.
 
 The quantity that is compared with tol is the residual |x~ - x| / eta, the length of the
 step that the method would make from x divided by eta, relative to that at x_0. It is
@@ -20,7 +21,40 @@ from sk_stormc.core.penalties import projected
 from sk_stormc.core.schedules import at
 from sk_stormc.engine.steps import start, step_direction
 
-__all__ = ["Stopping", "StoppingRule", "point_beside"]
+__all__ = ["Gap", "Stopping", "StoppingRule", "point_beside"]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What is known of a minimum, lower <= minimum <= value: the stopping rule of exact
+    methods, and what their fits state."""
+
+    value: float
+    lower: float
+    scale: float  # to which tol is relative
+    tol: float
+    rounding: float = 0.0  # size of rounding errors of both
+
+    @property
+    def size(self):
+        """An upper bound of value - minimum. Where it is small, rounding does not make
+        it negative. It is infinite if the bounds contradict each other."""
+        if self.contradiction:
+            return math.inf
+        size = self.value - self.lower
+        return max(size, 0.0) if self.is_small else size
+
+    @property
+    def is_small(self):
+        """Whether the bounds are equal up to tol and rounding."""
+        size = abs(self.value - self.lower)
+        return bool(size <= self.tol * self.scale + self.rounding)
+
+    @property
+    def contradiction(self):
+        """By how much the lower bound is above the value if tol and rounding do not
+        explain it, and otherwise 0. Such bounds prove nothing."""
+        return 0.0 if self.is_small else max(0.0, self.lower - self.value)
 
 
 @dataclass

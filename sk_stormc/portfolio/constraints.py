@@ -11,7 +11,7 @@ from sk_stormc.core.penalties import Box
 from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
 from sk_stormc.portfolio.exact.linear_programs import linear_program, one_sided
 from sk_stormc.portfolio.exact.tolerances import CONSTRAINT_TOLERANCE, PROGRAM_TOLERANCE
-from sk_stormc.portfolio.labels import aligned
+from sk_stormc.portfolio.labels import aligned, aligned_numbers
 from sk_stormc.portfolio.linear_constraints import linear_of
 from sk_stormc.portfolio.returns import column_of
 from sk_stormc.portfolio.risk import MEASURES
@@ -19,6 +19,7 @@ from sk_stormc.utils.validation import as_numbers, check_number, is_real, is_wor
 from sk_stormc.utils.warnings import warn
 
 __all__ = [
+    "check_objective",
     "feasible_set_of",
     "held_now",
     "refuse_linear_constraints",
@@ -85,9 +86,8 @@ def _bounds(constraint, n_assets, columns):
     columns."""
     if constraint is None:
         return -np.inf, np.inf
-    no_pair = isinstance(constraint, (str, Mapping, Set)) or not hasattr(
-        constraint, "__len__"
-    )
+    is_one = not hasattr(constraint, "__len__") or getattr(constraint, "shape", 0) == ()
+    no_pair = is_one or isinstance(constraint, (str, Mapping, Set))
     by_asset = not no_pair and _pairs_by_asset(constraint, n_assets)
     if no_pair or by_asset or len(constraint) != 2:
         given = short(constraint) + ", which may be a pair for each asset" * by_asset
@@ -125,9 +125,7 @@ def held_now(previous, n_assets, columns):
     zeros."""
     if previous is None:
         return np.zeros(n_assets)
-    held = as_numbers(
-        "previous_weights", aligned("previous_weights", previous, columns, n_assets)
-    )
+    held = aligned_numbers("previous_weights", previous, columns, n_assets)
     if held.ndim != 1 or not np.isfinite(held).all():
         raise ValueError(
             "previous_weights must be finite, one for each asset, got "
@@ -142,9 +140,7 @@ def held_now(previous, n_assets, columns):
 
 def _cost(given, n_assets, columns):
     """The cost of a unit of each asset."""
-    cost = as_numbers(
-        "transaction_cost", aligned("transaction_cost", given, columns, n_assets)
-    )
+    cost = aligned_numbers("transaction_cost", given, columns, n_assets)
     if cost.shape not in ((), (n_assets,)):
         raise ValueError(
             f"transaction_cost must be one number or of shape ({n_assets},), got "
@@ -155,6 +151,41 @@ def _cost(given, n_assets, columns):
             f"transaction_cost must be finite and >= 0, got {short(given)}"
         )
     return np.broadcast_to(cost, n_assets)
+
+
+def check_objective(portfolio):
+    """Raise a ValueError for parameters that define different objectives, and for a
+    solver that does not have the risk measure."""
+    measure, solver = MEASURES[portfolio.risk_measure], portfolio.solver
+    if measure.problem is None and not is_word(solver, "auto", "newton", "scip"):
+        *others, last = (repr(name) for name in MEASURES if MEASURES[name].problem)
+        raise ValueError(
+            f"solver={solver!r} has risk_measure {', '.join(others)} and {last}; take "
+            f"'auto' or 'newton' for {measure.name!r}"
+        )
+    max_risk, min_return = portfolio.max_risk, portfolio.min_return
+    other = None if max_risk is None else f"max_risk={max_risk!r}"
+    if portfolio.objective == "ratio":
+        other = "objective='ratio'"
+        if max_risk is not None:
+            raise ValueError(f"max_risk must be None with {other}, got {max_risk!r}")
+        if portfolio.l2:
+            raise ValueError(f"l2 must be 0 with {other}, got {portfolio.l2!r}")
+    if other is not None and not measure.power:
+        raise ValueError(
+            f"{other if max_risk is None else 'max_risk'} needs a risk apart from the "
+            f"mean return, got risk_measure={portfolio.risk_measure!r}"
+        )
+    if min_return is None:
+        return
+    if other is not None:
+        raise ValueError(f"min_return must be None with {other}, got {min_return!r}")
+    if is_real(portfolio.risk_aversion) and portfolio.risk_aversion != np.inf:
+        raise ValueError(
+            "min_return needs risk_aversion=numpy.inf, for the least risk of a "
+            "portfolio with at least this mean return, got "
+            f"risk_aversion={portfolio.risk_aversion!r}"
+        )
 
 
 # Python's own filter for repeated warnings is reset by every use of

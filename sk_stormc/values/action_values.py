@@ -249,12 +249,13 @@ class ActionValueEstimator(FittedActionValues):
         ValueError
             As for `BellmanValueEstimator.fit`, and if actions are not labels, a solver
             other than "auto" and "lstd" is used with "greedy", or a policy does not
-            match the states and actions.
+            match the states and actions. For many actions, if the transitions determine
+            their values too little.
 
         Warns
         -----
         UserWarning
-            As for `BellmanValueEstimator`, if ``action`` is None, if a given policy
+            As for `BellmanValueEstimator`, and if ``action`` is None, if a given policy
             takes actions that are not in the log, or if the log has no information
             about which action is better.
         ConvergenceWarning
@@ -270,6 +271,7 @@ class ActionValueEstimator(FittedActionValues):
     def _fit(self, X, y, *, action=None, before=None, **log_columns):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         log_columns = LogColumns(**log_columns)
+        log_columns.check_labels(X, y, action=action)
         self._make_solver()  # raises if a parameter is wrong
         policy = vars(self)["policy"]
         greedy, in_blocks = isinstance(policy, str), reads_blocks(X, log_columns, self)
@@ -314,7 +316,7 @@ class ActionValueEstimator(FittedActionValues):
             )
 
         size = sums.occurs.size
-        solver = "lstd" if greedy or in_blocks else self._solver_for(size)
+        solver = "lstd" if self.solves_itself() else self._solver_for(size)
         fit = Fit.if_observed(
             self, solver, X, y, before, action=action, **log_columns._asdict()
         )
@@ -435,6 +437,7 @@ class ActionValueEstimator(FittedActionValues):
         self._check_parameters()
         log_columns = LogColumns(next_X, terminal, time, episode, sample_weight)
         refuse_dask(X, y, action, *log_columns)
+        log_columns.check_labels(X, y, action=action)
         if action is None and not hasattr(self, "actions_"):
             warn(ONE_ACTION)
         elif action is None and len(self.actions_) > 1:

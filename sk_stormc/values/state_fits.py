@@ -167,7 +167,10 @@ def fit_blocks(estimator, X, y, log_columns, reason):
         bread = moments.means()[0] + np.diag(alpha)
         bread = bread[np.ix_(columns, columns)]
         scores = log.sum(lambda t: scores_of(t, x, sums, columns))
-        spread = spread_of_sums(scores, bread, moments, estimator.half_life), columns
+        spread = (
+            spread_of_sums(scores, bread, moments, estimator.half_life),
+            columns,
+        )
     if not alpha.any():
         differ = moments.largest if len(few.rows) == 1 else ends.values.sum(axis=0)
         warn_of_few_states(

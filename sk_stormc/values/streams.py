@@ -13,11 +13,12 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing
 
-from sk_stormc.solvers import StopReason
+from sk_stormc.solvers import SOLVERS, CompositionalSolver, StopReason
 from sk_stormc.streams.problem import WINDOW, stack
 from sk_stormc.utils.frames import is_table
 from sk_stormc.utils.validation import is_word, short
 from sk_stormc.utils.warnings import warn
+from sk_stormc.values.action_blocks import expected_pairs, pairs
 from sk_stormc.values.episodes import (
     WARNED_SHARE,
     check_episode,
@@ -27,10 +28,10 @@ from sk_stormc.values.episodes import (
     remaining,
 )
 from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
-from sk_stormc.values.lspi import of_actions, of_columns
+from sk_stormc.values.lspi import of_columns
 from sk_stormc.values.lstd import ILL_CONDITIONED, Collected, attributes_of, forget
 from sk_stormc.values.markov import refuse_rows
-from sk_stormc.values.policies import check_actions, chosen, numbers_of
+from sk_stormc.values.policies import distinct_actions, numbers_of
 from sk_stormc.values.transition_stream import TransitionStream
 from sk_stormc.values.transitions import LogColumns, Reader
 from sk_stormc.values.uncertainty import MAX_GROUPED_FEATURES, Groups
@@ -363,9 +364,10 @@ def streams_actions(estimator):
             "policy='greedy' evaluates several policies on all transitions, so it "
             "needs them at once: partial_fit is for a given policy"
         )
-    if not is_word(estimator.solver, "auto", "lstd"):
+    solver = estimator.solver
+    if is_word(solver, *SOLVERS) or isinstance(solver, CompositionalSolver):
         raise AttributeError(
-            f"{estimator.solver!r} needs all transitions at once; for partial_fit set "
+            f"{solver!r} needs all transitions at once; for partial_fit set "
             "solver='auto'"
         )
     return True
@@ -383,17 +385,15 @@ def pairs_of(chunk, labels, policy):
     chances[chunk.following.ongoing()] = chunk.following.chances(policy, labels)
     return replace(
         chunk,
-        Z=of_actions(chunk.Z, chosen(taken, len(labels))),
-        next_Z=of_actions(chunk.next_Z, chances),
+        Z=pairs(chunk.Z, taken, len(labels)),
+        next_Z=expected_pairs(chunk.next_Z, chances),
     )
 
 
 def labels_of(estimator, taken, actions):
     """The sorted labels of all actions: those of the first call, or of an earlier
     fit."""
-    labels = (
-        None if actions is None else np.unique(check_actions(actions, len(actions)))
-    )
+    labels = None if actions is None else distinct_actions(actions)
     if hasattr(estimator, "actions_"):
         if labels is not None and not np.array_equal(labels, estimator.actions_):
             raise ValueError(

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_array
 
+from sk_stormc.utils.frames import check_row_labels
 from sk_stormc.utils.validation import as_flags, as_numbers, row_weights
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import (
@@ -37,6 +38,7 @@ from sk_stormc.values.markov import (
     minus_scaled,
     normalized_weights,
     refuse_rows,
+    side_by_side,
 )
 from sk_stormc.values.policies import check_actions, policy_chances
 from sk_stormc.values.states import HASHED, check_next, checked_data
@@ -176,12 +178,7 @@ def with_intercept(Z, intercept):
     """The features, with a column of ones if ``intercept``."""
     if not intercept:
         return Z
-    columns = Z, np.ones((Z.shape[0], 1))
-    return (
-        sparse.csr_array(sparse.hstack(columns))
-        if sparse.issparse(Z)
-        else np.hstack(columns)
-    )
+    return side_by_side(Z, np.ones((Z.shape[0], 1)))
 
 
 class LogColumns(NamedTuple):
@@ -193,6 +190,13 @@ class LogColumns(NamedTuple):
     episode: Any = None
     sample_weight: Any = None
     importance_ratio: Any = None
+
+    def check_labels(self, X, y, **action):
+        """Raise a ValueError if tables in memory have other labels of rows than X, or
+        the same in another order. Rewards and successors may have those of the next
+        rows."""
+        tables = {"X": X, "y": y} | action | self._asdict()
+        check_row_labels(tables, of_other_rows=("y", "next_X"))
 
     def successor_names(self, earlier=()):
         """Names of the arguments about successors that are given now or were

@@ -24,12 +24,11 @@ from sk_stormc.portfolio.backtest.walk_results import (
     WalkForwardComparison,
     WalkForwardResult,
 )
-from sk_stormc.portfolio.labels import aligned, listed
+from sk_stormc.portfolio.labels import aligned_numbers, listed
 from sk_stormc.portfolio.returns import column_of
 from sk_stormc.utils.frames import as_text
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import (
-    as_numbers,
     check_choice,
     check_int,
     check_n_jobs,
@@ -308,8 +307,8 @@ def _first_row(n_rows, window, first_window):
 def _by_asset(cost, table):
     """The cost of trades of each asset."""
     n_assets = len(table.columns)
-    given, cost = cost, aligned("trading_cost", cost, table.columns, n_assets)
-    cost = as_numbers("trading_cost", cost)
+    given = cost
+    cost = aligned_numbers("trading_cost", cost, table.columns, n_assets)
     if cost.shape not in ((), (n_assets,)) or not ((cost >= 0) & (cost < 1)).all():
         raise ValueError(
             "trading_cost must be a number from 0 to 1, or one for each of the "

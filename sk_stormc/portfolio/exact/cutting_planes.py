@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from sk_stormc.engine.stopping import Gap
 from sk_stormc.portfolio.exact.convex_program import Solution
 from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.linear_programs import linear_program, one_sided
@@ -91,17 +92,15 @@ def minimise_by_cuts(
                 solution, kept_near = _solve(program, start / scaled.size, distance)
             if solution is None:
                 return None
-            gap = least - _value(program, solution.x)
-            if not (
-                gap <= VERTEX_GAP * terms and kept_near and distance < INFINITE_WEIGHT
-            ):
+            gap = Gap(least, _value(program, solution.x), terms, VERTEX_GAP)
+            if not (gap.is_small and kept_near and distance < INFINITE_WEIGHT):
                 break
             distance *= 10
-        if gap < 0.9 * smallest:
-            smallest, since = gap, k
-        solution.done = gap <= PROGRAM_TOLERANCE * terms
+        if gap.size < 0.9 * smallest:
+            smallest, since = gap.size, k
+        solution.done = gap.size <= PROGRAM_TOLERANCE * terms
         # without progress, new cuts are violated by less than the tolerance of HiGHS
-        if gap <= VERTEX_GAP * terms or k - since >= (3 if solution.done else 30):
+        if gap.is_small or k - since >= (3 if solution.done else 30):
             break
         x = solution.x.copy() if k % 2 else (solution.x + best) / 2
     to_low, to_high = np.abs(best - program.low), np.abs(best - program.high)

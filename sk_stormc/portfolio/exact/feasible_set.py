@@ -308,6 +308,18 @@ class FeasibleSet(Penalty):
         """The same set with other bounds of the assets' weights."""
         return replace(self, box=Box(low, high, self.budget, self.l1))
 
+    def bounded(self, w, radius):
+        """The set with bounds at a radius around w where it has none."""
+        low, high = (
+            np.broadcast_to(bound, self.n_assets)
+            for bound in (self.box.low, self.box.high)
+        )
+        w = w[: self.n_assets]
+        return self.with_bounds(
+            np.where(np.isfinite(low), low, w - radius),
+            np.where(np.isfinite(high), high, w + radius),
+        )
+
     def without_costs(self):
         """The same constraints without costs."""
         box = Box(self.box.low, self.box.high, self.budget)
