@@ -57,9 +57,9 @@ print(log.head().round(2).to_string(index=False))
 # -------------------------
 # A rule is a function of the states: it returns the actions or, as here, the
 # probabilities of "drug" and "none", in sorted order. A rule that never agrees with the
-# physicians could not be evaluated, so that these rules are not strict. The log does not
-# contain the probabilities with which the physicians acted; a logistic regression
-# estimates them. Q is not linear in the severity: its features are splines.
+# physicians could not be evaluated, so that these rules are not strict. The log has no
+# probabilities with which the physicians acted; a logistic regression estimates them. Q
+# is not linear in the severity, so that its features are splines.
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, StandardScaler
@@ -113,12 +113,13 @@ display = found.plot()
 # ---------------
 # Simulations of many patients without the end of the study give the values of the
 # rules. The crosses should be within nearly all of the intervals.
+chances = {"behaviour": clinicians} | {
+    name: lambda states, policy=policy: policy(states)[:, 0]
+    for name, policy in rules.items()
+}
 truth = {}
 for name in found.values:
-    chance = clinicians
-    if name in rules:
-        chance = lambda states, policy=rules[name]: policy(states)[:, 0]
-    days = patients(20_000, chance, np.random.default_rng(1), n_days=150)
+    days = patients(20_000, chances[name], np.random.default_rng(1), n_days=150)
     truth[name] = (GAMMA ** days["day"] * days["reward"]).sum() / 20_000
 print({name: round(value, 3) for name, value in truth.items()})
 
