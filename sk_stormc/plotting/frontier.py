@@ -254,7 +254,7 @@ class FrontierDisplay:
             estimator
         )
         periods = None if periods is None else with_sum_one(periods)
-        feasible = feasible_set_of(estimator, n_assets, given.columns)
+        feasible = feasible_set_of(estimator, given.columns)
 
         def places(weights):
             """Risks and mean returns of portfolios, per period or per year."""
@@ -272,7 +272,8 @@ class FrontierDisplay:
         on_these = labels is None or list(fitted) == labels
         if on_these and np.shape(getattr(estimator, "weights_", ())) == (n_assets,):
             chosen = tuple(v.item() for v in places(estimator.weights_[None]))
-        names, relative = given.columns, estimator.benchmark is not None
+        names = given.columns if given.named else None
+        relative = estimator.benchmark is not None
         after_costs = ", after costs" if feasible.cost.any() else ""
         display = cls(
             *places(weights),

@@ -240,6 +240,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         "min_return": partial(check_number, words=(None,)),
         "max_gross": partial(check_number, low=0, words=(None,)),
         "l2": partial(check_number, low=0),
+        "time_limit": partial(check_number, low=0, inclusive=False),
         "half_life": partial(check_number, low=0, inclusive=False, words=(None,)),
     }
     weights_: FloatArray
@@ -364,14 +365,14 @@ class CompositionalPortfolio(CompositionalEstimator):
         ordered = measure.ordered or self.half_life is not None
         table = Returns.of(X, sample_weight, least=2, counts=ordered)
         n_assets = table.shape[1]
-        limits = IntegerLimits.of(self, n_assets, table.columns)
+        limits = IntegerLimits.of(self, table.columns)
         if limits is not None and not table.in_memory:
             raise ValueError(
                 f"{' and '.join(limits.names)} needs returns in memory, got "
                 f"{type(X).__name__}: load them"
             )
         by_rounds = limits is None and takes_rounds(solver, measure, table)
-        penalty = feasible_set_of(self, n_assets, table.columns)
+        penalty = feasible_set_of(self, table.columns)
         given = self.benchmark, self.expected_returns, self.half_life
         if by_rounds:
             returns, weights = table.in_blocks(*given), None
@@ -401,7 +402,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         # stores the names and the number of the assets
         validate_data(self, table.named_columns, skip_check_array=True)
         self.weights_ = weights[:n_assets].astype(table.dtype, copy=False)
-        self._labels = table.columns
+        self._labels = table.columns if table.named else None
         self._keep(getattr(method, "name", method), result, fit)
         fit.end()
         conclude(self, method, problem, result)
@@ -430,8 +431,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         is the objective over the 512 periods before each record. With moments it is the
         objective over all periods so far.
 
-        `max_iter`, `tol` and `max_risk` are not used. After `fit` a stream starts from
-        the fitted weights. Parameters are read when the stream starts, except
+        `max_iter` and `tol` are not used. After `fit` a stream starts from the fitted
+        weights. Parameters are read when the stream starts, except
         `expected_returns`: with moments, each update of the weights uses its present
         value, and with iterative solvers it raises a ValueError. ``stop_reason_`` is
         "exhausted".
@@ -461,10 +462,14 @@ class CompositionalPortfolio(CompositionalEstimator):
             before the chunk, and the chunk can be passed again.
         AttributeError
             For a solver that needs all periods ("newton", "lbfgs", checkpoints without
-            a size), and for "cvar" and the measures listed after it.
+            a size), for "cvar" and the measures listed after it, and with `max_risk`,
+            `min_return`, or integer limits.
 
         Warns
         -----
+        UserWarning
+            If the first period of a chunk has the date and the returns of the last one
+            of the chunk before, and so counts twice.
         ConvergenceWarning
             At the first chunk, if there are too few periods to start. With moments: if
             the objective seems to have no minimum, or if the weights have changed so

@@ -19,6 +19,7 @@ from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.solvers import StopReason
 from sk_stormc.streams.problem import WINDOW, StreamingProblem
 from sk_stormc.utils.blocks import refuse_dask
+from sk_stormc.utils.frames import as_text
 from sk_stormc.utils.mapped_rows import blocks
 from sk_stormc.utils.validation import is_word
 from sk_stormc.utils.warnings import warn
@@ -83,7 +84,11 @@ def update_weights(portfolio, X, sample_weight):
         table.check_finite()
     stream = portfolio._stream
     last_label = None if stream is None else portfolio._last_label
+    first, last = np.asarray(table.values[:1]), np.asarray(table.values[-1:])
+    if last_label is not None and np.array_equal(first, portfolio._last_row):
+        _warn_if_repeated(table.index, last_label)
     portfolio._last_label = table.last_label(last_label)
+    portfolio._last_row = last.copy()
     returns, weights = table.values, table.sample_weight
     known = hasattr(portfolio, "n_features_in_")
     validate_data(portfolio, X, reset=not known, skip_check_array=True)
@@ -96,18 +101,18 @@ def update_weights(portfolio, X, sample_weight):
     n_assets, expected = returns.shape[1], portfolio.expected_returns
     if expected is not None:
         expected = table.expected_means(expected)
-    penalty = feasible_set_of(portfolio, n_assets, table.columns)
+    penalty = feasible_set_of(portfolio, table.columns)
     task = portfolio._task(returns[:1], None, penalty)
     if stream is None:
         table.warn_of_prices()
         portfolio._weighted = weights is not None
-    elif weights is not None and not portfolio._weighted:
+    elif portfolio._weighted != (weights is not None):
+        before = "it" if portfolio._weighted else "none"
         raise ValueError(
-            "sample_weight must be given from the first chunk of a stream on, or "
-            "never: got it later"
+            "sample_weight must be given with every chunk of a stream or with none, "
+            f"got {'none' if weights is None else 'it'} after a first chunk with "
+            f"{before}"
         )
-    if portfolio._weighted and weights is None:
-        weights = np.ones(len(returns))
     if weights is not None and not weights.any() and not hasattr(portfolio, "weights_"):
         raise ValueError(
             "sample_weight must have a positive entry in the first chunk, got only "
@@ -127,7 +132,19 @@ def update_weights(portfolio, X, sample_weight):
             )
         refuse_linear_constraints(penalty, what, "use solver='moments', or fit")
         _by_steps(portfolio, returns, weights, task)
-    portfolio._labels = table.columns
+    portfolio._labels = table.columns if table.named else None
+
+
+def _warn_if_repeated(index, last_label):
+    """Warn if the first row has the label of the last row of the chunk before, whose
+    returns it has."""
+    if index is not None and index[0] == last_label:
+        warn(
+            f"the first row of X has the label {as_text(last_label)} and the returns "
+            "of the last row of the chunk before, and counts again: leave it out if it "
+            "is the same period",
+            UserWarning,
+        )
 
 
 def _refuse_another(portfolio):

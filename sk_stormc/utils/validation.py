@@ -227,7 +227,10 @@ def as_numbers(name, value, dtype=float):
     error."""
     check_unmasked(name, value)
     try:
-        if np.asarray(value).dtype.kind in "fiubO":
+        given = np.asarray(value)
+        of_objects = given.dtype.kind == "O"
+        texts = of_objects and any(isinstance(v, (str, bytes)) for v in given.flat)
+        if given.dtype.kind in "fiubO" and not texts:  # NumPy would read texts
             return np.array(value, dtype=dtype)
     except (TypeError, ValueError):
         pass

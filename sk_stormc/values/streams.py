@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing
 
-from sk_stormc.solvers import StopReason
+from sk_stormc.solvers import SOLVERS, CompositionalSolver, StopReason
 from sk_stormc.streams.problem import WINDOW, stack
 from sk_stormc.utils.frames import is_table
 from sk_stormc.utils.validation import is_word, short
@@ -31,7 +31,7 @@ from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
 from sk_stormc.values.lspi import of_columns
 from sk_stormc.values.lstd import ILL_CONDITIONED, Collected, attributes_of, forget
 from sk_stormc.values.markov import refuse_rows
-from sk_stormc.values.policies import check_actions, numbers_of
+from sk_stormc.values.policies import distinct_actions, numbers_of
 from sk_stormc.values.transition_stream import TransitionStream
 from sk_stormc.values.transitions import LogColumns, Reader, order_of_log
 from sk_stormc.values.uncertainty import MAX_GROUPED_FEATURES, Groups
@@ -367,9 +367,10 @@ def streams_actions(estimator):
             "policy='greedy' evaluates several policies on all transitions, so it "
             "needs them at once: partial_fit is for a given policy"
         )
-    if not is_word(estimator.solver, "auto", "lstd"):
+    solver = estimator.solver
+    if is_word(solver, *SOLVERS) or isinstance(solver, CompositionalSolver):
         raise AttributeError(
-            f"{estimator.solver!r} needs all transitions at once; for partial_fit set "
+            f"{solver!r} needs all transitions at once; for partial_fit set "
             "solver='auto'"
         )
     return True
@@ -395,9 +396,7 @@ def pairs_of(chunk, labels, policy):
 def labels_of(estimator, taken, actions):
     """The sorted labels of all actions: those of the first call, or of an earlier
     fit."""
-    labels = (
-        None if actions is None else np.unique(check_actions(actions, len(actions)))
-    )
+    labels = None if actions is None else distinct_actions(actions)
     if hasattr(estimator, "actions_"):
         if labels is not None and not np.array_equal(labels, estimator.actions_):
             raise ValueError(

@@ -193,7 +193,7 @@ def test_columns_without_names_are_known_by_their_numbers():
         fit(returns(), constraint=(0, pd.Series(CAPS, index=NAMES)))
 
 
-@pytest.mark.parametrize("wrong", [{0: 0, 1: 1}, {0.0, 1.0}, "01"])
+@pytest.mark.parametrize("wrong", [{0: 0, 1: 1}, {0.0, 1.0}, "01", np.array(1.0)])
 def test_bounds_are_a_pair(wrong):
     with pytest.raises(ValueError, match="constraint must be None, 'long_only' or"):
         fit(frame(), constraint=wrong)

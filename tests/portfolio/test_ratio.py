@@ -9,6 +9,7 @@ import pytest
 from definitions import MEASURES, least, make_returns, risk
 from helpers import slow_but
 from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import CompositionalPortfolio, sharpe_ratio
 
@@ -369,3 +370,82 @@ def test_a_limit_equal_to_the_least_risk(measure):
         limit = smallest * (1 + above)
         found = fit(R, risk_measure=measure, max_risk=limit).weights_
         assert risk(R @ found, measure) <= limit * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "measure", slow_but(["variance", "cvar", "downside", "cdar"], "variance", "cvar")
+)
+def test_a_limit_of_the_risk_sets_the_size(measure):
+    """Such fits were refused, "because the best portfolio is the empty one"."""
+    R = make_returns(100, 4)
+    largest = -ratio(
+        R, risk_measure=measure, constraint=None, max_gross=1.0
+    ).loss_curve_[-1]
+    portfolio = fit(R, risk_measure=measure, constraint=None, max_risk=0.01)
+    assert -portfolio.loss_curve_[-1] == pytest.approx(0.01 * largest, rel=1e-6)
+    assert portfolio.dual_gap_ <= 1e-4 * 0.01 * largest
+
+
+@pytest.mark.parametrize("measure", slow_but(["cvar", "downside"], "cvar"))
+def test_a_limit_of_the_risk_without_some_bounds(measure):
+    """These ended up to 100 % away, with a warning."""
+    R = make_returns(100, 4)
+    low = np.array([-np.inf, -np.inf, 0.0, 0.0])
+    found = [
+        fit(R, risk_measure=measure, constraint=bounds, budget=1.0, max_risk=0.05)
+        for bounds in ((low, np.inf), (np.maximum(low, -30), 30.0))
+    ]
+    missing, wide = (-portfolio.loss_curve_[-1] for portfolio in found)
+    assert missing == pytest.approx(wide, rel=1e-5)
+
+
+@pytest.mark.parametrize("measure", slow_but(["downside", "cvar"], "downside"))
+def test_an_optimum_at_bounds_of_a_million(measure):
+    """The risk and the mean are proportional to the weights, so units do not matter.
+    The fit ended at weights of 1, with an untrue gap."""
+    R = make_returns(100, 4)
+    params = {"risk_measure": measure, "risk_aversion": 0.01}
+    far = fit(R, constraint=(-1e6, 1e6), budget=1.0, **params)
+    near = fit(R, constraint=(-1.0, 1.0), budget=1e-6, **params)
+    assert far.loss_curve_[-1] == pytest.approx(1e6 * near.loss_curve_[-1], rel=1e-4)
+    assert np.abs(far.weights_).max() == pytest.approx(1e6)
+
+
+@pytest.mark.parametrize("measure", slow_but(["variance", "cvar"], "variance"))
+def test_wide_bounds_do_not_loosen_the_tolerance(measure):
+    """The empty portfolio was "converged", with a gap as large as its objective."""
+    R = np.random.default_rng(0).normal(0.001, 0.01, (60, 3))
+    held = [0.3, -0.2, 0.1]
+    costs = {"previous_weights": held, "transaction_cost": 0.02}
+    params = costs | {"risk_measure": measure, "risk_aversion": np.inf}
+    values = [
+        fit(R, constraint=(-far, far), **params).loss_curve_[-1] for far in (1e3, 1e6)
+    ]
+    assert values[1] == pytest.approx(values[0], rel=1e-4)
+
+
+def test_no_warning_where_the_empty_portfolio_is_best():
+    R = make_returns()
+    fit(R, constraint=(-0.3, 1), budget=0.0, transaction_cost=0.02, tol=1e-7)
+    params = {"constraint": (-0.5, 0.5), "transaction_cost": 0.02}
+    assert not fit(R, max_risk=0.02, **params).weights_.any()
+
+
+def test_limits_that_are_missed_are_named():
+    """The advice was to raise max_iter."""
+    R, row = make_returns(), [1.0, 1, 0, 0, 0, 0]
+    limits = [row, row], [0.5, -np.inf], [np.inf, 0.5 - 2e-7]
+    with pytest.warns(ConvergenceWarning, match="miss 'row 0 of linear_constraints'"):
+        CompositionalPortfolio(constraint="long_only", linear_constraints=limits).fit(R)
+
+
+@pytest.mark.parametrize("measure", ["variance", "cdar"])
+def test_a_limit_of_the_risk_keeps_its_budget(measure):
+    """No part of the search goes on beyond the budget."""
+    R = make_returns(60, 4)
+    portfolio = CompositionalPortfolio(
+        constraint="long_only", risk_measure=measure, max_risk=0.02, max_iter=3
+    )
+    with pytest.warns(ConvergenceWarning, match="after 3 iterations"):
+        portfolio.fit(R)
+    assert portfolio.n_iter_ == 3

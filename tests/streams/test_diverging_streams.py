@@ -22,6 +22,40 @@ def test_a_short_stream_of_returns_says_that_nothing_was_done():
         portfolio.partial_fit(make_gaussian_returns(100, 3, random_state=1))
 
 
+def test_weights_come_with_every_chunk_or_with_none():
+    X, p = make_gaussian_returns(1000, 3, random_state=0), np.full(500, 100.0)
+    for solver in ("moments", "storm-c"):
+        portfolio = CompositionalPortfolio(solver, constraint="long_only")
+        for first, then in ((p, None), (None, p)):
+            stream = clone(portfolio).partial_fit(X[:500], sample_weight=first)
+            with pytest.raises(ValueError, match="with every chunk .* or with none"):
+                stream.partial_fit(X[500:], sample_weight=then)
+
+
+def test_parameters_that_a_stream_does_not_use_are_checked():
+    with pytest.raises(ValueError, match="time_limit must be a finite number > 0"):
+        CompositionalPortfolio(time_limit=-1).partial_fit(np.eye(5))
+
+
+def test_a_period_that_comes_again_with_the_next_chunk_is_said():
+    pandas = pytest.importorskip("pandas")
+    dates = pandas.date_range("2020-01-01", periods=40, freq="D")
+    X = pandas.DataFrame(make_gaussian_returns(40, 3, random_state=0), index=dates)
+    portfolio = CompositionalPortfolio("moments", constraint="long_only")
+    portfolio.partial_fit(X[:20])
+    with pytest.warns(UserWarning, match="2020-01-20.*and counts again: leave it out"):
+        clone(portfolio).partial_fit(X[:20]).partial_fit(X[19:])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        clone(portfolio).partial_fit(X[:20]).partial_fit(X[20:])
+        revised = X[19:].copy()
+        revised.iloc[0] += 0.01  # another row of the same date
+        clone(portfolio).partial_fit(X[:20]).partial_fit(revised)
+        unlabelled = X.to_numpy()
+        portfolio = clone(portfolio).partial_fit(unlabelled[:20])
+        portfolio.partial_fit(unlabelled[19:])
+
+
 def test_wrong_weights_change_nothing():
     X = make_gaussian_returns(700, 3, random_state=0)
     portfolio = CompositionalPortfolio(random_state=0).partial_fit(X)
@@ -29,7 +63,7 @@ def test_wrong_weights_change_nothing():
     for wrong, words in (
         (np.ones(3), "shape"),
         (-np.ones(700), ">= 0"),
-        (np.ones(700), "from the first chunk"),
+        (np.ones(700), "every chunk"),
     ):
         with pytest.raises(ValueError, match=f"sample_weight must.*{words}"):
             portfolio.partial_fit(X, sample_weight=wrong)

@@ -134,6 +134,9 @@ class Utility:
         task, equal = self.task, self.feasible.project(self.feasible.equal)
         deviation = deviation_of(np.asarray(task.returns @ w, float), task.p)
         # the benchmark itself, with a tracking error of 0, may be optimal
+        if not np.any(w[: self.feasible.n_assets]):  # the optimum may be the empty one
+            equal_returns = np.asarray(task.returns @ self.feasible.equal, float)
+            deviation = max(deviation, deviation_of(equal_returns, task.p))
         if self.feasible.has_benchmark:
             deviation = max(deviation, 0.01 * float(np.std(task.returns[:, -1])))
         risk = task.risk_weight * deviation**2 if task.measure.power == 2 else deviation
@@ -307,11 +310,12 @@ class WithinRisk(Utility):
             found = refined(scaled, solution)[0], solution.x[:n] * scaled.size
             candidates = [self.start, *map(self._within, found)]
             w = min(candidates, key=self.value_at)
-            lower = scaled.lower(solution)
+            proofs = solution, solution.raised(1 + ACCURACY)
+            lower = max(map(scaled.lower, proofs))
             if self.endless and np.abs(found[1]).max() > INFINITE_WEIGHT * scaled.size:
                 lower = -np.inf
             unit = scaled.unit_of_value
-            best = Optimum(w, self.value_at(w), lower, 0, unit)
+            best = Optimum(w, self.value_at(w), lower, 0, unit, solution.done)
             return best, solution.x, scaled.size
 
         return at_size(solve, self.feasible), multiplier
@@ -346,7 +350,7 @@ class WithinRisk(Utility):
                 proof, self.aversion = replace(point, lower=point.lower - a * limit), a
             if not has_minimum:  # both return and risk are unbounded
                 low = a
-                if beyond is None:
+                if beyond is None or self.task.measure.ordered:
                     far = self._at(a, within, callback, bounded).weights
                     beyond = None if self.allows(far) else np.asarray(far, float)
             elif not self.allows(w):
