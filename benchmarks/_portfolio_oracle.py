@@ -26,8 +26,8 @@ class Answer:
 
 
 def solve(case):
-    """The `Answer` to a `Case`, which has failed without cvxpy. A ratio is solved for w times a factor k > 0, so that
-    the mean return is 1 and the risk is least."""
+    """The `Answer` to a `Case`, which has failed without cvxpy. A ratio is solved for w
+    times a factor k > 0, so that the mean return is 1 and the risk is least."""
     try:
         import cvxpy as cp
     except ImportError:
