@@ -46,9 +46,11 @@ class Gap:
 
     @property
     def is_small(self):
-        """Whether the bounds are equal up to tol and rounding."""
+        """Whether the bounds are equal up to tol and rounding, which is never more than
+        the scale, unless that is 0."""
         size = abs(self.value - self.lower)
-        return bool(size <= self.tol * self.scale + self.rounding)
+        rounding = min(self.rounding, self.scale or np.inf)
+        return bool(size <= self.tol * self.scale + rounding)
 
     @property
     def contradiction(self):

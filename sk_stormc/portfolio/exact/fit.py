@@ -222,6 +222,10 @@ def conclude_exact(portfolio, method, task, result):
     if result.stop_reason == StopReason.TIME_LIMIT:
         after = f"time_limit={portfolio.time_limit:g} seconds"
         instead = "Raise time_limit or tol"
+    missed = task.penalty.missed(result.x)
+    if missed is not None:
+        why = f"is that of weights that miss {missed} of its size"
+        instead = "Loosen limits that nearly contradict each other"
     warn(
         f"CompositionalPortfolio has not converged: after {after} the objective "
         f"{result.fun:.6g} {why}. {instead}.",
