@@ -11,7 +11,7 @@ from benchmarks._policy_problems import GAMMA, PROBLEMS
 from benchmarks._tables import table
 from sk_stormc import compare_policies
 
-DURATION = "15 minutes"
+DURATION = "20 minutes"
 NEEDS_DATA = False
 PACKAGES = ("numpy", "scikit-learn", "gymnasium")
 LOGS, SEED, CONFIDENCE = 200, 7_000_000, 0.95
