@@ -53,6 +53,7 @@ LABELS = {  # of the risk without and with a benchmark
     "variance": DEVIATION,
     "semivariance": ("semideviation (losses below the mean) of the {}",) * 2,
     "entropic": DEVIATION,  # the entropic risk changes with risk_aversion
+    "gini": ("Gini's mean difference of the {}",) * 2,
 }
 OTHERS = "{} of the loss", "{} of the loss against the benchmark"
 # measures whose axis grows with the root of the time
@@ -433,7 +434,7 @@ def _default_aversions(returns, measure):
     """Aversions over four decades, centred at the range of the means divided by the
     risk."""
     mean, deviation = returns.mean(axis=0), returns.std(axis=0)
-    risk = np.median(deviation) ** (2 if measure in LABELS else 1)
+    risk = np.median(deviation) ** (1 if MEASURES[measure].power == 1 else 2)
     middle = np.ptp(mean) / risk if risk > 0 and np.ptp(mean) > 0 else 1.0
     return middle * np.logspace(-2, 2, 25)
 

@@ -75,16 +75,17 @@ class CompositionalPortfolio(CompositionalEstimator):
         fits their weights. It needs pyscipopt (``pip install "sk_stormc[integer]"``).
     risk_measure : str, default="variance"
         One of "variance", "semivariance", "entropic", "cvar", "evar", "semideviation",
-        "downside" and "cdar". "variance" is mean (<r_i, w> - u)^2, where u is the mean
-        return. "semivariance" is the same for returns below u only. "entropic" replaces
-        mean return and risk by (1/lambda) log mean exp(-lambda <r_i, w>), which
-        contains both. "cvar" is the mean of the worst losses. "evar" is an upper bound
-        of "cvar" from exponential moments. "semideviation" is (mean max(u - <r_i, w>,
-        0)^order)^(1/order), for order 2 the square root of the semivariance. "downside"
-        is the same with 0, or the benchmark's return, in place of u. "cdar" is the mean
-        of the deepest drawdowns of the path of returns, in the order of the periods.
-        "cvar" and the measures listed after it are proportional to the weights, so they
-        need bounds, a budget or `l2`.
+        "downside", "cdar" and "gini". "variance" is mean (<r_i, w> - u)^2, where u is
+        the mean return. "semivariance" is the same for returns below u only. "entropic"
+        replaces mean return and risk by (1/lambda) log mean exp(-lambda <r_i, w>),
+        which contains both. "cvar" is the mean of the worst losses. "evar" is an upper
+        bound of "cvar" from exponential moments. "semideviation" is (mean max(u - <r_i,
+        w>, 0)^order)^(1/order), for order 2 the square root of the semivariance.
+        "downside" is the same with 0, or the benchmark's return, in place of u. "cdar"
+        is the mean of the deepest drawdowns of the path of returns, in the order of the
+        periods. "gini" is Gini's mean difference, the mean of |<r_i, w> - <r_j, w>|
+        over all pairs of periods, with the pairs i = j. "cvar" and the measures listed
+        after it are proportional to the weights, so they need bounds, a budget or `l2`.
     risk_aversion : float, default=1.0
         Weight lambda > 0 of the risk, in the inverse unit of the returns. It has no
         unit for "cvar" and the measures listed after it. ``numpy.inf`` gives the

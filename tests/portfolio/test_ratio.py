@@ -1,12 +1,12 @@
-"""The largest mean return per risk, with every constraint, and the most return within a
-risk."""
+"""The largest mean return per risk, and the most return within a risk. Every constraint
+is in tests/pairs."""
 
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
-from definitions import MEASURES, least, make_returns, risk
+from definitions import MEASURES, make_returns, risk
 from helpers import slow_but
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
@@ -14,23 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc import CompositionalPortfolio, sharpe_ratio
 
 PROPORTIONAL = [measure for measure in MEASURES if measure != "entropic"]
-HELD = np.array([0.5, 0.3, 0.2, 0.0, 0.0, 0.0])
-ROW = np.array([[1.0, 1, 0, 0, 0, 0]])
-LONG, LONG_ONLY = {"constraint": "long_only"}, {"low": 0.0, "budget": 1.0}
-CASES = {
-    "linear constraint": (LONG | {"linear_constraints": (ROW, 0.1, 0.4)},
-    LONG_ONLY | {"rows": (ROW, [0.1], [0.4])}),
-    "l1": (
-        {"constraint": (-0.3, 0.5), "budget": 1.0, "l1": 1e-4}, {"low": -0.3,
-        "high": 0.5, "budget": 1.0, "l1": 1e-4}
-    ),
-    "all": (
-        LONG | {"previous_weights": HELD, "max_turnover": 0.3, "transaction_cost": 2e-4,
-                "benchmark": np.full(150, 1e-4)},
-        LONG_ONLY | {"held": HELD, "max_turnover": 0.3, "cost": 2e-4,
-        "against": np.full(150, 1e-4)},
-    ),
-}  # fmt: skip
+LONG = {"constraint": "long_only"}
 
 
 def fit(X, sample_weight=None, **params):
@@ -44,45 +28,6 @@ def fit(X, sample_weight=None, **params):
 
 def ratio(X, sample_weight=None, **params):
     return fit(X, sample_weight, objective="ratio", **params)
-
-
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize(
-    "measure",
-    slow_but(["semivariance", "cvar", "evar", "downside"], "semivariance", "cvar"),
-)
-def test_the_largest_ratio(measure, case):
-    """By Dinkelbach: at the largest ratio of the mean return less costs to the risk,
-    the best utility is 0."""
-    R, (params, program) = make_returns(seed=4), CASES[case]
-    portfolio = ratio(R, risk_measure=measure, **params)
-    w, found = portfolio.weights_, -portfolio.loss_curve_[-1]
-    y = R @ w - program.get("against", 0.0)
-    costs = (
-        program.get("l1", 0.0) * np.abs(w).sum()
-        + program.get("cost", 0.0) * np.abs(w - HELD).sum()
-    )
-    assert found == pytest.approx((y.mean() - costs) / risk(y, measure), rel=1e-6)
-    assert portfolio.score(R) == pytest.approx(y.mean() / risk(y, measure), rel=1e-6)
-    assert (
-        found > 0
-        and portfolio.stop_reason_ == "converged"
-        and 0 <= portfolio.dual_gap_ + 1e-9 <= 1e-5 * found
-    )
-    of_root = {"variance": "semideviation", "semivariance": "semideviation"}.get(
-        measure, measure
-    )
-    if measure != "variance":  # the root of which is no measure of its own
-        assert least(R, of_root, found, **program) == pytest.approx(0, abs=1e-7)
-        assert least(R, of_root, found + portfolio.dual_gap_ + 1e-4, **program) > 0
-    assert (w >= program["low"]).all() and w.sum() == pytest.approx(1)
-    if "rows" in program:
-        assert 0.1 - 1e-8 <= w[:2].sum() <= 0.4 + 1e-8
-    if "max_turnover" in program:
-        assert np.abs(w - HELD).sum() <= 0.3 + 1e-8
-    for other in np.random.default_rng(0).dirichlet(np.ones(6), 200):
-        if case == "linear constraint" and 0.1 <= other[:2].sum() <= 0.4:
-            assert (R @ other).mean() / risk(R @ other, measure) <= found + 1e-6
 
 
 def test_without_bounds_it_is_the_tangency_portfolio():

@@ -435,7 +435,7 @@ def _solve_from_nonzero(task, scaled, start, callback):
         feasible.needs_presolve
         or feasible.l1
         or feasible.cost.any()
-        or task.measure.ordered
+        or task.measure.by_cuts
     )
 
     def expanded(v):
