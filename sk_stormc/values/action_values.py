@@ -23,13 +23,13 @@ from sk_stormc.utils.types import (
 )
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.fitted_action_values import FittedActionValues
+from sk_stormc.values.least_squares import of_columns
 from sk_stormc.values.linear_estimator import notify_of
 from sk_stormc.values.log_blocks import LogBlocks, reads_blocks
 from sk_stormc.values.log_warnings import warn_of_no_information
 from sk_stormc.values.lspi import (
     ActionSums,
     iterate_policies,
-    of_columns,
     warn_if_not_converged,
 )
 from sk_stormc.values.lstd import attributes_of, check_products

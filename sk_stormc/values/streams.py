@@ -27,8 +27,8 @@ from sk_stormc.values.episodes import (
     fading,
     remaining,
 )
+from sk_stormc.values.least_squares import of_columns
 from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
-from sk_stormc.values.lspi import of_columns
 from sk_stormc.values.lstd import ILL_CONDITIONED, Collected, attributes_of, forget
 from sk_stormc.values.markov import refuse_rows
 from sk_stormc.values.policies import distinct_actions, numbers_of
