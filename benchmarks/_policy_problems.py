@@ -35,12 +35,13 @@ def drawn(rng, chances):
     return (rng.random(len(chances))[:, None] > chances.cumsum(axis=1)[:, :-1]).sum(1)
 
 
-def bandit(n, n_actions, mean, sharpness=(0.5, 0.65, 0.4), **arguments):
-    """n rows with two normal features, and policies that follow scores more or less.
-    ``mean`` is the expected reward of all actions, of features and scores."""
+def bandit(n, n_actions, mean, sharpness=(0.5, 0.65, 0.4), even=0.0, **arguments):
+    """n rows with two normal features, and policies that follow scores more or less,
+    and take any action with probability ``even``. ``mean`` is the expected reward of
+    all actions, of features and scores."""
     weights = np.random.default_rng(n_actions).normal(size=(2, n_actions))
     policies = {
-        name: lambda X, s=s: softmax(s * (X @ weights))
+        name: lambda X, s=s: even / n_actions + (1 - even) * softmax(s * (X @ weights))
         for name, s in zip(("behaviour", "sharper", "flatter"), sharpness, strict=True)
     }
 
@@ -237,28 +238,28 @@ def curved(X, scores):
 
 
 PROBLEMS = {
-    "bandit, 5 actions": lambda: bandit(500, 5, linear),
-    "bandit, 100 actions": lambda: bandit(1000, 100, linear, (0.5, 0.6, 0.42)),
-    "CartPole, 80 episodes": cart_pole,
-    "FrozenLake, 300 episodes": lambda: process(
+    "bandit": lambda: bandit(500, 5, linear),
+    "many_actions": lambda: bandit(3000, 100, linear, (0.5, 0.6, 0.42), 0.5),
+    "cart_pole": cart_pole,
+    "frozen_lake": lambda: process(
         of_environment("FrozenLake-v1"), 0.6, {"keen": 0.75, "loose": 0.5}, 300
     ),
-    "Taxi, 100 episodes, wpdis": lambda: process(
+    "taxi": lambda: process(
         of_environment("Taxi-v4"), 0.8, {"keen": 0.82, "loose": 0.78}, 100,
         method="wpdis",
     ),
-    "bandit, rewards not linear": lambda: bandit(500, 5, curved, (0.5, 1.0, 0.0)),
-    "cut off after 5 steps": lambda: process(
+    "not_linear": lambda: bandit(500, 5, curved, (0.5, 1.0, 0.0)),
+    "cut_off": lambda: process(
         chain(), 0.6, {"keen": 0.66, "loose": 0.55}, 100, 5, 0.5
     ),
-    "bandit, estimated probabilities": lambda: bandit(
+    "estimated": lambda: bandit(
         500, 5, linear, probability=None,
         classifier=LogisticRegression(C=10, max_iter=1000),
     ),
-    "15 episodes": lambda: process(
+    "few": lambda: process(
         chain(), 0.6, {"keen": 0.75, "loose": 0.45}, 15, noise=0.5
     ),
-    "no overlap": lambda: process(
+    "no_overlap": lambda: process(
         chain(8, 0.97), 0.1, {"keen": 0.95, "loose": 0.6}, 200, noise=0.5
     ),
 }  # fmt: skip

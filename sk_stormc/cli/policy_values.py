@@ -1,9 +1,9 @@
 """Values of the states in which the episodes of your own log start.
 
 The log has a row for each transition: the state, the reward, and the episode. Values
-are linear in the columns of the state, and texts are categories. The value of another
-policy is estimated from its probabilities of the logged actions (--target). Without
---data the log is that of a simulated walk.
+are linear in the columns of the state, and texts are categories. Other policies are
+compared by their probabilities of the logged actions (--target). Without --data the log
+is that of a simulated walk.
 """
 
 from functools import partial
@@ -27,13 +27,14 @@ from sk_stormc.cli.table_files import (
     numbers,
     read_table,
 )
+from sk_stormc.compare.policies import compare_policies
 from sk_stormc.compare.tables import as_text
-from sk_stormc.values.behaviour import estimated_ratios
 from sk_stormc.values.estimator import BellmanValueEstimator
-from sk_stormc.values.off_policy import METHODS, off_policy_value
 
 SHOWN = 20  # most first states that are printed
-COLUMNS = ("state", "reward", "episode", "terminal", "action", "target", "behaviour")
+SEVERAL = "state", "target"  # options that name several columns
+COLUMNS = (*SEVERAL, "reward", "episode", "time", "terminal", "action", "behaviour")
+METHODS = ("is", "wis", "pdis", "wpdis")  # those that need no model
 
 
 class Log(NamedTuple):
@@ -45,9 +46,10 @@ class Log(NamedTuple):
     features: np.ndarray
     reward: np.ndarray
     episode: np.ndarray
+    time: np.ndarray | None
     terminal: np.ndarray | None
     action: np.ndarray | None
-    target: np.ndarray | None
+    target: dict  # the probabilities of each target policy
     behaviour: np.ndarray | None
     line: str
 
@@ -70,7 +72,14 @@ def add_arguments(parser):
     add(
         "--episode",
         "COLUMN",
-        "a label of each row's episode, whose rows are in order",
+        "a label of each row's episode; without it, rows are in order and --terminal "
+        "divides them",
+    )
+    add(
+        "--time",
+        "COLUMN",
+        "whole numbers or dates that order the rows of an episode; without it they are "
+        "in order",
     )
     add(
         "--terminal",
@@ -79,7 +88,7 @@ def add_arguments(parser):
         "off",
     )
     probability = "the probability of the logged action under"
-    add("--target", "COLUMN", f"{probability} another policy")
+    add("--target", "A,B,...", f"{probability} other policies", names, ())
     add("--behaviour", "COLUMN", f"{probability} the policy that acted")
     add(
         "--action",
@@ -94,7 +103,7 @@ def add_arguments(parser):
         "importance sampling for --target, weighted (w) or not, of episodes or per "
         "decision (pd)",
         default="wpdis",
-        choices=[method for method in METHODS if "dr" not in method],
+        choices=METHODS,
     )
     add_reading_arguments(parser)
     files = "a .csv file for the values of all first states"
@@ -106,9 +115,15 @@ def report(args):
     """Fit the values, print those of the first states, and save them."""
     log = _simulated_walk() if args.data is None else _read_log(args)
     model = BellmanValueEstimator(gamma=args.gamma).fit(
-        log.features, log.reward, episode=log.episode, terminal=log.terminal
+        log.features,
+        log.reward,
+        episode=log.episode,
+        terminal=log.terminal,
+        time=log.time,
     )
-    first = np.sort(np.unique(log.episode, return_index=True)[1])
+    order = slice(None) if log.time is None else np.argsort(log.time, kind="stable")
+    rows = np.arange(len(log.reward))[order]
+    first = np.sort(rows[np.unique(log.episode[order], return_index=True)[1]])
     X0 = log.features[first]
     values = model.predict(X0)
     low, high = model.value_interval(X0, args.confidence, mean=True)
@@ -135,50 +150,65 @@ def report(args):
         print("\n" + as_text(header, cells, left=0))
     else:
         print(f"{len(rows)} different first states, which --out saves")
-    if log.target is not None:
-        print(f"\n{_policy_line(args, log)}")
+    if log.target:
+        print(f"\n{_policies(args, log)}")
     if args.out is not None:
         print(f"Values written to {args.out}")
 
 
-def _policy_line(args, log):
-    """The value of the other policy, and its difference from the value of the one that
-    acted."""
-    estimated = ""
-    if log.behaviour is not None:
-        ratio = log.target / log.behaviour
-    else:
+def _policies(args, log):
+    """The table of the policies: with one target, by all methods."""
+    columns = {
+        "features": log.features,
+        "reward": log.reward,
+        "action": np.zeros(len(log.reward)) if log.action is None else log.action,
+        "behaviour": log.behaviour,
+        "episode": log.episode,
+        "time": log.time,
+        "terminal": log.terminal,
+    }
+    roles = {name: name for name in ("episode", "time", "terminal")}
+    classifier, estimated = None, ""
+    if log.behaviour is None:
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
         classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-        ratio = estimated_ratios(
-            log.features, log.action, log.target, classifier, episode=log.episode
-        )
-        estimated = " (ratios estimated from actions)"
-    other, own = (
-        off_policy_value(
-            log.reward, ratios, log.episode, gamma=args.gamma, method=args.method
-        )
-        for ratios in (ratio, np.ones(len(ratio)))
-    )
-    low, high = other.interval(args.confidence)
-    least, most = (other - own).interval(args.confidence)
-    return (
-        f"value of the target policy: {other.value:.4g}, {low:.4g} to {high:.4g}, from "
-        f"{other.effective_size:.1f} episodes in effect{estimated}\n"
-        f"minus that of the policy that acted: {other.value - own.value:.4g}, "
-        f"{least:.4g} to {most:.4g}"
-    )
+        estimated = "\nProbabilities of the policy that acted are estimated."
+    roles = {
+        role: name
+        for role, name in (roles | {"probability": "behaviour"}).items()
+        if columns[name] is not None
+    }
+    others = METHODS if len(log.target) == 1 else ()
+    found, rows = None, []
+    for method in (args.method, *(name for name in others if name != args.method)):
+        comparison = compare_policies(
+            columns | {f"target {name}": part for name, part in log.target.items()},
+            {name: f"target {name}" for name in log.target},
+            state="features", classifier=classifier, gamma=args.gamma, method=method,
+            confidence=args.confidence, **roles,
+        )  # fmt: skip
+        header, cells = comparison.cells()
+        rows += cells[found is not None :]
+        found = found or comparison
+    return f"{as_text(header, rows, left=1)}\n\n{found.notes()}{estimated}"
 
 
 def _read_log(args):
     """The columns of a file that the options name."""
     given = {name: getattr(args, name) for name in COLUMNS}
-    for name in ("state", "reward", "episode"):
+    for name in ("state", "reward"):
         if not given[name]:
             raise ValueError(f"--{name} must name a column of --data, got none")
+    if not (given["episode"] or given["terminal"]) or (
+        given["time"] and not given["episode"]
+    ):
+        raise ValueError(
+            "--episode must name a column of --data, got none. Without it --terminal "
+            "divides rows that are in order"
+        )
     if args.target and not (args.behaviour or args.action):
         raise ValueError(
             "--target needs --behaviour, the probabilities of the policy that acted, "
@@ -187,24 +217,48 @@ def _read_log(args):
     path = existing(args.data, (*SEPARATORS, *FRAMES))
     frame, notes = read_table(path, args)
     for option in COLUMNS:
-        for name in args.state if option == "state" else [given[option]]:
+        for name in given[option] if option in SEVERAL else [given[option]]:
             if name is not None:
                 check_column(path, frame, name, f"--{option}")
     states = frame[args.state]
-    n_episodes = frame[args.episode].nunique()
-    about = f"{path}: {len(frame)} transitions", f"{n_episodes} episodes"
+    columns = {
+        name: _column(path, frame, given[name], name)
+        for name in ("reward", "terminal", "behaviour")
+    }
+    if args.episode is None:  # an episode begins after each end
+        episode = np.append(0, np.cumsum(columns["terminal"])[:-1]).astype(int)
+    else:
+        episode = frame[args.episode].to_numpy()
+    about = f"{path}: {len(frame)} transitions", f"{len(set(episode))} episodes"
     return Log(
         names=args.state,
         states=states.to_numpy(object),
         features=_features(path, states, args.categories),
-        episode=frame[args.episode].to_numpy(),
+        episode=episode,
+        time=_time(path, frame, args.time),
         action=None if args.action is None else frame[args.action].to_numpy(),
         line=", ".join([*about, *notes]),
-        **{
-            name: _column(path, frame, given[name], name)
-            for name in ("reward", "terminal", "target", "behaviour")
-        },
+        target={name: _column(path, frame, name, "target") for name in args.target},
+        **columns,
     )
+
+
+def _time(path, frame, name):
+    """A column of whole numbers, or of dates, which may be texts."""
+    if name is None:
+        return None
+    times = frame[name]
+    if times.dtype.kind in "iufM":
+        return times.to_numpy()
+    from pandas import to_datetime
+
+    try:
+        return to_datetime(times).to_numpy("M8[us]")
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path}: --time must name a column of whole numbers or dates, found "
+            f"{str(times.iloc[0])!r} in row 1 of column {name!r}"
+        ) from error
 
 
 def _features(path, states, categories):
@@ -278,9 +332,10 @@ def _simulated_walk(n_episodes=300, n_places=5):
         features=np.eye(n_places)[place],
         reward=reward.astype(float),
         episode=episode,
+        time=None,
         terminal=terminal,
         action=right.astype(int),
-        target=np.where(right, 0.6, 0.4),
+        target={"more to the right": np.where(right, 0.6, 0.4)},
         behaviour=np.full(len(place), 0.5),
         line=f"simulated walk: {len(place)} transitions, {n_episodes} episodes",
     )

@@ -6,7 +6,7 @@ from __future__ import annotations
 import html
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -79,6 +79,24 @@ class PolicyComparison:
     See Also
     --------
     compare_policies : Makes the comparison.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc import compare_policies
+    >>> action = np.arange(100) % 2
+    >>> log = {
+    ...     "x": np.zeros(100),
+    ...     "action": action,
+    ...     "reward": action + 0.1 * (np.arange(100) // 2 % 2),
+    ...     "p": np.full(100, 0.5),
+    ... }
+    >>> policies = {"always 1": lambda X: np.ones(len(X), dtype=int)}
+    >>> found = compare_policies(log, policies, state="x", probability="p")
+    >>> print(found.notes())
+    Best: always 1. Its difference to every other row is above 0 (confidence 0.95).
+    >>> found.table["value"].round(3).tolist()
+    [0.55, 1.05]
     """
 
     values: dict[str, PolicyValue]
@@ -117,8 +135,14 @@ class PolicyComparison:
 
         return PolicyValueDisplay.from_comparison(self, axes=axes, **kwargs)
 
-    def _cells(self):
-        """Header and rows of the printed table, without the warnings."""
+    def cells(self) -> tuple[list[str], list[list[str]]]:
+        """Return the header and the rows of the printed table, as texts.
+
+        Returns
+        -------
+        header : list of str
+        rows : list of list of str
+        """
         c = self._columns
         rows = [
             [
@@ -140,19 +164,24 @@ class PolicyComparison:
         ]  # fmt: skip
         return header, rows
 
-    def _notes(self):
-        """The lines below the table."""
+    def notes(self) -> str:
+        """Return the text below the table: the best policy, and warnings in short.
+
+        Returns
+        -------
+        str
+        """
         notes = [f"Best: {self.best_ or 'none'}. {self.reason_}"]
         pairs = zip(self._columns["policy"], self._columns["warning"], strict=True)
         firsts = [(name, re.split(r"[.:] ", text)[0]) for name, text in pairs if text]
-        return notes + [f"Warning, {name}: {text}." for name, text in firsts]
+        return "\n".join(notes + [f"Warning, {name}: {text}." for name, text in firsts])
 
     def __str__(self):
-        return "\n".join([as_text(*self._cells(), left=1), "", *self._notes()])
+        return f"{as_text(*self.cells(), left=1)}\n\n{self.notes()}"
 
     def _repr_html_(self):
-        notes = [f"<p>{html.escape(line)}</p>" for line in self._notes()]
-        return "\n".join([as_html(*self._cells(), left=1), *notes])
+        notes = [f"<p>{html.escape(line)}</p>" for line in self.notes().splitlines()]
+        return "\n".join([as_html(*self.cells(), left=1), *notes])
 
     __repr__ = __str__
 
@@ -430,9 +459,10 @@ class _Log:
                 labels = check_episode(_column(data, "episode", episode), n)
             when = None if time is None else _column(data, "time", time)
         elif time is not None or not (ends is None or ends.all()):
+            given = "rows that are not terminal" if time is None else "time"
             raise ValueError(
                 "episode must be given, because without it each row is an episode of "
-                f"one step, got {'time' if time else 'rows that are not terminal'}"
+                f"one step, got {given}"
             )
         with _naming("action", action):
             actions = check_actions(_column(data, "action", action), n)
@@ -539,13 +569,12 @@ def _naming(role, name=None):
 def _column(data, role, name):
     """A column of the data as an array."""
     names = list(data) if isinstance(data, Mapping) else columns_of(data)
-    if names.count(name) != 1:
+    if not isinstance(name, Hashable) or names.count(name) != 1:
         raise ValueError(
             f"{role} must name a column of data, which has {short(names)}, got "
             f"{short(name)}"
         )
-    values = data[name]
-    return values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+    return np.asarray(data[name])
 
 
 def _states(data, role, names, renamed=None):
@@ -653,7 +682,9 @@ def _best(rows, messages, confidence):
     first = max(rows, key=lambda name: rows[name].value.value)
     others = [name for name in rows if name != first]
     level = 1 - (1 - confidence) / len(others)
-    shared = f"confidence {level:.5g} each, {confidence:.4g} for all {len(others)}"
+    shared = f"confidence {confidence:.4g}"
+    if len(others) > 1:
+        shared += f" for all {len(others)} differences, {level:.5g} each"
     for name in others:
         gap, low, high = rows[first].minus(rows[name], level)
         if not low > 0:
@@ -661,4 +692,4 @@ def _best(rows, messages, confidence):
                 f"{first} has the largest value, but minus {name} it is {gap:.4g}, "
                 f"{low:.4g} to {high:.4g} ({shared})."
             )
-    return first, f"Its differences to all other rows are above 0 ({shared})."
+    return first, f"Its difference to every other row is above 0 ({shared})."

@@ -38,15 +38,25 @@ class Gap:
     @property
     def size(self):
         """An upper bound of value - minimum. Where it is small, rounding does not make
-        it negative."""
+        it negative. It is infinite if the bounds contradict each other."""
+        if self.contradiction:
+            return math.inf
         size = self.value - self.lower
         return max(size, 0.0) if self.is_small else size
 
     @property
     def is_small(self):
-        """Whether the bounds are equal up to tol and rounding."""
+        """Whether the bounds are equal up to tol and rounding, which is never more than
+        the scale, unless that is 0."""
         size = abs(self.value - self.lower)
-        return bool(size <= self.tol * self.scale + self.rounding)
+        rounding = min(self.rounding, self.scale or np.inf)
+        return bool(size <= self.tol * self.scale + rounding)
+
+    @property
+    def contradiction(self):
+        """By how much the lower bound is above the value if tol and rounding do not
+        explain it, and otherwise 0. Such bounds prove nothing."""
+        return 0.0 if self.is_small else max(0.0, self.lower - self.value)
 
 
 @dataclass

@@ -10,6 +10,7 @@ from sk_stormc.plotting.embedding import EmbeddingDisplay
 from sk_stormc.plotting.frontier import FrontierDisplay
 from sk_stormc.plotting.panels import plot_curves, plot_embeddings
 from sk_stormc.plotting.policies import PolicyValueDisplay
+from sk_stormc.plotting.tearsheet import TearsheetDisplay
 from sk_stormc.plotting.walk_forward import WalkForwardDisplay
 
 __all__ = [
@@ -17,8 +18,9 @@ __all__ = [
     "EmbeddingDisplay",
     "FrontierDisplay",
     "PolicyValueDisplay",
-    "align_embedding",
+    "TearsheetDisplay",
     "WalkForwardDisplay",
+    "align_embedding",
     "plot_curves",
     "plot_embeddings",
 ]

@@ -53,6 +53,7 @@ LABELS = {  # of the risk without and with a benchmark
     "variance": DEVIATION,
     "semivariance": ("semideviation (losses below the mean) of the {}",) * 2,
     "entropic": DEVIATION,  # the entropic risk changes with risk_aversion
+    "gini": ("Gini's mean difference of the {}",) * 2,
 }
 OTHERS = "{} of the loss", "{} of the loss against the benchmark"
 # measures whose axis grows with the root of the time
@@ -254,7 +255,7 @@ class FrontierDisplay:
             estimator
         )
         periods = None if periods is None else with_sum_one(periods)
-        feasible = feasible_set_of(estimator, n_assets, given.columns)
+        feasible = feasible_set_of(estimator, given.columns)
 
         def places(weights):
             """Risks and mean returns of portfolios, per period or per year."""
@@ -272,7 +273,8 @@ class FrontierDisplay:
         on_these = labels is None or list(fitted) == labels
         if on_these and np.shape(getattr(estimator, "weights_", ())) == (n_assets,):
             chosen = tuple(v.item() for v in places(estimator.weights_[None]))
-        names, relative = given.columns, estimator.benchmark is not None
+        names = given.columns if given.named else None
+        relative = estimator.benchmark is not None
         after_costs = ", after costs" if feasible.cost.any() else ""
         display = cls(
             *places(weights),
@@ -432,7 +434,7 @@ def _default_aversions(returns, measure):
     """Aversions over four decades, centred at the range of the means divided by the
     risk."""
     mean, deviation = returns.mean(axis=0), returns.std(axis=0)
-    risk = np.median(deviation) ** (2 if measure in LABELS else 1)
+    risk = np.median(deviation) ** (1 if MEASURES[measure].power == 1 else 2)
     middle = np.ptp(mean) / risk if risk > 0 and np.ptp(mean) > 0 else 1.0
     return middle * np.logspace(-2, 2, 25)
 

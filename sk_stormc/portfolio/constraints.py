@@ -27,16 +27,14 @@ __all__ = [
 ]
 
 
-def feasible_set_of(portfolio, n_assets, columns):
+def feasible_set_of(portfolio, columns):
     """The `FeasibleSet` of a `CompositionalPortfolio`, without its least mean return,
     which needs the returns."""
-    box = _box(portfolio, n_assets, columns)
-    previous = held_now(portfolio.previous_weights, n_assets, columns)
-    cost = _cost(portfolio.transaction_cost, n_assets, columns)
-    linear = linear_of(
-        portfolio.linear_constraints, portfolio.groups, columns, n_assets
-    )
-    place = column_of(portfolio.benchmark, columns, n_assets)
+    n_assets, box = len(columns), _box(portfolio, columns)
+    previous = held_now(portfolio.previous_weights, columns)
+    cost = _cost(portfolio.transaction_cost, columns)
+    linear = linear_of(portfolio.linear_constraints, portfolio.groups, columns)
+    place = column_of(portfolio.benchmark, columns)
     if place is not None:  # the weight of the benchmark's column is 0
         others, previous = np.arange(n_assets) != place, previous.copy()
         previous[place] = 0.0
@@ -61,7 +59,7 @@ def feasible_set_of(portfolio, n_assets, columns):
     return feasible
 
 
-def _box(portfolio, n_assets, columns):
+def _box(portfolio, columns):
     """The bounds, the budget and the l1 norm."""
     constraint, budget, l1 = portfolio.constraint, portfolio.budget, portfolio.l1
     check_number("l1", l1, low=0)
@@ -75,20 +73,20 @@ def _box(portfolio, n_assets, columns):
             )
         check_number("budget", budget, low=0, inclusive=False, words=(None,))
         budget = 1.0 if budget is None else budget
-    low, high = (0.0, np.inf) if long_only else _bounds(constraint, n_assets, columns)
+    low, high = (0.0, np.inf) if long_only else _bounds(constraint, columns)
     box = Box(low, high, budget=budget, alpha=l1)
-    box.check(n_assets)
+    box.check(len(columns))
     return box
 
 
-def _bounds(constraint, n_assets, columns):
+def _bounds(constraint, columns):
     """The lower and the upper bound, each a number or an array in the order of the
     columns."""
     if constraint is None:
         return -np.inf, np.inf
     is_one = not hasattr(constraint, "__len__") or getattr(constraint, "shape", 0) == ()
     no_pair = is_one or isinstance(constraint, (str, Mapping, Set))
-    by_asset = not no_pair and _pairs_by_asset(constraint, n_assets)
+    by_asset = not no_pair and _pairs_by_asset(constraint, len(columns))
     if no_pair or by_asset or len(constraint) != 2:
         given = short(constraint) + ", which may be a pair for each asset" * by_asset
         raise ValueError(
@@ -97,7 +95,7 @@ def _bounds(constraint, n_assets, columns):
             "all assets, or an array, a dict or a Series with a number for each asset"
         )
     return tuple(
-        aligned(f"the {side} bound of constraint", bound, columns, n_assets)
+        aligned(f"the {side} bound of constraint", bound, columns)
         for side, bound in zip(("lower", "upper"), constraint, strict=True)
     )
 
@@ -120,12 +118,13 @@ def _pairs_by_asset(constraint, n_assets):
     return n_assets != 2 or bool((low <= high).all() and (low < high).any())
 
 
-def held_now(previous, n_assets, columns):
+def held_now(previous, columns):
     """Return ``previous_weights`` as an array of shape (n_assets,). None means
     zeros."""
+    n_assets = len(columns)
     if previous is None:
         return np.zeros(n_assets)
-    held = aligned_numbers("previous_weights", previous, columns, n_assets)
+    held = aligned_numbers("previous_weights", previous, columns)
     if held.ndim != 1 or not np.isfinite(held).all():
         raise ValueError(
             "previous_weights must be finite, one for each asset, got "
@@ -138,9 +137,9 @@ def held_now(previous, n_assets, columns):
     return held
 
 
-def _cost(given, n_assets, columns):
+def _cost(given, columns):
     """The cost of a unit of each asset."""
-    cost = aligned_numbers("transaction_cost", given, columns, n_assets)
+    cost, n_assets = aligned_numbers("transaction_cost", given, columns), len(columns)
     if cost.shape not in ((), (n_assets,)):
         raise ValueError(
             f"transaction_cost must be one number or of shape ({n_assets},), got "

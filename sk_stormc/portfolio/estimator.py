@@ -75,16 +75,17 @@ class CompositionalPortfolio(CompositionalEstimator):
         fits their weights. It needs pyscipopt (``pip install "sk_stormc[integer]"``).
     risk_measure : str, default="variance"
         One of "variance", "semivariance", "entropic", "cvar", "evar", "semideviation",
-        "downside" and "cdar". "variance" is mean (<r_i, w> - u)^2, where u is the mean
-        return. "semivariance" is the same for returns below u only. "entropic" replaces
-        mean return and risk by (1/lambda) log mean exp(-lambda <r_i, w>), which
-        contains both. "cvar" is the mean of the worst losses. "evar" is an upper bound
-        of "cvar" from exponential moments. "semideviation" is (mean max(u - <r_i, w>,
-        0)^order)^(1/order), for order 2 the square root of the semivariance. "downside"
-        is the same with 0, or the benchmark's return, in place of u. "cdar" is the mean
-        of the deepest drawdowns of the path of returns, in the order of the periods.
-        "cvar" and the measures listed after it are proportional to the weights, so they
-        need bounds, a budget or `l2`.
+        "downside", "cdar" and "gini". "variance" is mean (<r_i, w> - u)^2, where u is
+        the mean return. "semivariance" is the same for returns below u only. "entropic"
+        replaces mean return and risk by (1/lambda) log mean exp(-lambda <r_i, w>),
+        which contains both. "cvar" is the mean of the worst losses. "evar" is an upper
+        bound of "cvar" from exponential moments. "semideviation" is (mean max(u - <r_i,
+        w>, 0)^order)^(1/order), for order 2 the square root of the semivariance.
+        "downside" is the same with 0, or the benchmark's return, in place of u. "cdar"
+        is the mean of the deepest drawdowns of the path of returns, in the order of the
+        periods. "gini" is Gini's mean difference, the mean of |<r_i, w> - <r_j, w>|
+        over all pairs of periods, with the pairs i = j. "cvar" and the measures listed
+        after it are proportional to the weights, so they need bounds, a budget or `l2`.
     risk_aversion : float, default=1.0
         Weight lambda > 0 of the risk, in the inverse unit of the returns. It has no
         unit for "cvar" and the measures listed after it. ``numpy.inf`` gives the
@@ -365,14 +366,14 @@ class CompositionalPortfolio(CompositionalEstimator):
         ordered = measure.ordered or self.half_life is not None
         table = Returns.of(X, sample_weight, least=2, counts=ordered)
         n_assets = table.shape[1]
-        limits = IntegerLimits.of(self, n_assets, table.columns)
+        limits = IntegerLimits.of(self, table.columns)
         if limits is not None and not table.in_memory:
             raise ValueError(
                 f"{' and '.join(limits.names)} needs returns in memory, got "
                 f"{type(X).__name__}: load them"
             )
         by_rounds = limits is None and takes_rounds(solver, measure, table)
-        penalty = feasible_set_of(self, n_assets, table.columns)
+        penalty = feasible_set_of(self, table.columns)
         given = self.benchmark, self.expected_returns, self.half_life
         if by_rounds:
             returns, weights = table.in_blocks(*given), None
@@ -402,7 +403,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         # stores the names and the number of the assets
         validate_data(self, table.named_columns, skip_check_array=True)
         self.weights_ = weights[:n_assets].astype(table.dtype, copy=False)
-        self._labels = table.columns
+        self._labels = table.columns if table.named else None
         self._keep(getattr(method, "name", method), result, fit)
         fit.end()
         conclude(self, method, problem, result)

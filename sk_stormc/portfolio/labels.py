@@ -46,13 +46,12 @@ def by_label(value):
     return {} if labels is None else dict(zip(labels, values, strict=True))
 
 
-def aligned(name, value, columns, n_assets, extra=True):
+def aligned(name, value, columns, extra=True):
     """Align a Series, mapping or frame of one row with the columns, as an array; return
     anything else unchanged."""
     labels, values = _labels_and_values(value)
     if labels is None:
         return value
-    columns = list(range(n_assets)) if columns is None else columns
     labels = labels if set(labels) & set(columns) else _varying(labels)
     _refuse_twice(name, "label or column of X", columns, labels)
     by_label = dict(zip(labels, values, strict=True))
@@ -74,9 +73,9 @@ def aligned(name, value, columns, n_assets, extra=True):
     )
 
 
-def aligned_numbers(name, value, columns, n_assets):
+def aligned_numbers(name, value, columns):
     """`aligned`, as an array of numbers that are not booleans."""
-    values = aligned(name, value, columns, n_assets)
+    values = aligned(name, value, columns)
     if any(
         isinstance(part, (bool, np.bool_)) for part in np.array(values, object).flat
     ):
@@ -101,18 +100,18 @@ def default_of(value):
     )
 
 
-def rows_of_benchmark(series, columns, n_assets, rows, n_rows):
+def rows_of_benchmark(series, columns, named, rows, n_rows):
     """The returns of a benchmark that is a Series at the rows of X, or None if its
     labels are those of the columns."""
     labels = list(series.index)
-    by_column = set(labels) == set(range(n_assets) if columns is None else columns)
+    by_column = set(labels) == set(columns)
     by_row = len(labels) == n_rows if rows is None else set(rows) <= set(labels)
     if by_column and by_row:
         raise ValueError(
             "benchmark has labels that can be read as rows and as columns of X, here "
             f"{listed(labels)}: use names for the columns, or dates for the rows"
         )
-    if by_column or (columns is not None and not set(columns).isdisjoint(labels)):
+    if by_column or (named and not set(columns).isdisjoint(labels)):
         return None
     if rows is None and not by_row:
         raise ValueError(

@@ -94,6 +94,8 @@ class Measure:
     # whether it is a mean of squares of the returns below their mean
     below_mean = False
     ordered = False  # whether the risk depends on the order of the periods
+    # whether it may be minimised by cutting planes, which are those of all assets
+    by_cuts = False
     # how rounds over blocks of rows can add it up: by "sums", a "sample" or "rows"
     rounds: str | None = None
     # whether the outer function of `problem` is a single one, and not a mean over

@@ -64,8 +64,11 @@ class Returns:
         The number of periods, which is None for a dask collection, and that of assets.
     dtype : dtype
         That of results.
-    columns : list or None
-        The labels of the columns, without levels that are the same for all.
+    columns : list
+        The labels of the columns, without levels that are the same for all, or their
+        numbers.
+    named : bool
+        Whether the columns have labels.
     index : index or None
         The labels of the rows, if they are in memory.
     sample_weight : ndarray of shape (n_periods,), dask collection or None
@@ -78,7 +81,8 @@ class Returns:
     values: Any
     shape: tuple
     dtype: Any
-    columns: list | None
+    columns: list
+    named: bool
     index: Any = None
     sample_weight: Any = None
     name: str = "X"
@@ -117,13 +121,15 @@ class Returns:
                     ensure_min_samples=least,
                     input_name=name,
                 )
+        labels, index = assets_of(X), index_of(X)
         table = cls(
             X,
             values,
             values.shape,
             values.dtype,
-            assets_of(X),
-            index_of(X),
+            labels or list(range(values.shape[1])),
+            labels is not None,
+            index,
             name=name,
         )
         if table.in_memory and not missing:
@@ -154,8 +160,8 @@ class Returns:
         dtype = X.dtype if floats else np.dtype(float)
         if counts and frame and not X.known_divisions:
             check_partitions(X)
-        shape = None, X.shape[1]
-        return cls(X, X, shape, dtype, assets_of(X), None, sample_weight)
+        shape, columns = (None, X.shape[1]), assets_of(X) or list(range(X.shape[1]))
+        return cls(X, X, shape, dtype, columns, frame, None, sample_weight)
 
     @property
     def in_memory(self):
@@ -288,17 +294,17 @@ class Returns:
         """The benchmark's weights of shape (n_assets,) and True, or its returns of
         shape (n,) and False."""
         columns, d = self.columns, self.shape[1]
-        place = column_of(benchmark, columns, d)
+        place = column_of(benchmark, columns)
         if place is not None:
             return np.eye(d)[place], True
         rows = None if self.index is None else list(self.index)
         value, weighs = None, None
         if is_series(benchmark):
-            value = rows_of_benchmark(benchmark, columns, d, rows, n)
+            value = rows_of_benchmark(benchmark, columns, self.named, rows, n)
             weighs = None if value is None else False
         if value is None:
             # weights of other assets are part of a benchmark
-            value = aligned("benchmark", benchmark, columns, d, extra=False)
+            value = aligned("benchmark", benchmark, columns, extra=False)
             weighs = None if value is benchmark else True
         value = as_numbers("benchmark", value)
         if value.shape not in ((n,), (d,)):
@@ -321,7 +327,7 @@ class Returns:
     def expected_means(self, expected):
         """The parameter ``expected_returns`` as an array of shape (n_assets,)."""
         n_assets = self.shape[1]
-        means = aligned_numbers("expected_returns", expected, self.columns, n_assets)
+        means = aligned_numbers("expected_returns", expected, self.columns)
         if means.shape != (n_assets,):
             raise ValueError(
                 f"expected_returns must have one number for each of the {n_assets} "
@@ -334,9 +340,9 @@ class Returns:
     def _own_forecast(self, benchmark, expected):
         """The expected mean of a benchmark whose returns are given as a Series, by its
         name, or None."""
-        if not is_series(benchmark) or not set(self.columns or ()).isdisjoint(
-            benchmark.index
-        ):
+        if not is_series(benchmark):
+            return None
+        if self.named and not set(self.columns).isdisjoint(benchmark.index):
             return None
         own = by_label(expected).get(getattr(benchmark, "name", None))
         return None if own is None else as_numbers("expected_returns", own)
@@ -422,28 +428,24 @@ def _counts(kind):
     return issubclass(kind, numbers) or kind.__name__ == "NAType"
 
 
-def column_of(benchmark, columns, n_assets):
+def column_of(benchmark, columns):
     """The number of the column that the benchmark names, or None if the benchmark is
     not a label."""
-    labels = list(range(n_assets)) if columns is None else columns
     if isinstance(benchmark, tuple):  # a label of several levels, or values
         may_be_values = not any(isinstance(part, str) for part in benchmark)
     else:
         if np.ndim(benchmark) or isinstance(benchmark, (bool, np.bool_, Mapping)):
             return None
         may_be_values = benchmark is None
-    if benchmark not in labels:
+    if benchmark not in columns:
         if may_be_values:
             return None
-        available = f"columns {labels[:10]}"
-        if columns is None:
-            available = f"an array of {n_assets} columns"
         raise ValueError(
             "benchmark must be the label of a column of X, returns of shape "
             "(n_periods,) or weights of shape "
-            f"(n_assets,), got {benchmark!r} and {available}"
+            f"(n_assets,), got {benchmark!r} and columns {columns[:10]}"
         )
-    return labels.index(benchmark)
+    return columns.index(benchmark)
 
 
 def _check_all_finite(name, values, kind, labels):

@@ -101,7 +101,7 @@ def update_weights(portfolio, X, sample_weight):
     n_assets, expected = returns.shape[1], portfolio.expected_returns
     if expected is not None:
         expected = table.expected_means(expected)
-    penalty = feasible_set_of(portfolio, n_assets, table.columns)
+    penalty = feasible_set_of(portfolio, table.columns)
     task = portfolio._task(returns[:1], None, penalty)
     if stream is None:
         table.warn_of_prices()
@@ -132,7 +132,7 @@ def update_weights(portfolio, X, sample_weight):
             )
         refuse_linear_constraints(penalty, what, "use solver='moments', or fit")
         _by_steps(portfolio, returns, weights, task)
-    portfolio._labels = table.columns
+    portfolio._labels = table.columns if table.named else None
 
 
 def _warn_if_repeated(index, last_label):

@@ -1,7 +1,6 @@
 """Rounds of a corrected sample: a gradient on all data, and the minimum on a sample
 whose gradient it corrects."""
 
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,6 +20,7 @@ from sk_stormc.engine import (
 )
 from sk_stormc.utils.types import Auto
 from sk_stormc.utils.validation import check_int, is_word
+from sk_stormc.utils.warnings import ignored
 
 __all__ = ["CorrectedSample"]
 
@@ -175,9 +175,8 @@ class CorrectedSample(CompositionalSolver):
         sample = CorrectedProblem(oracle, s.anchor, s.draws)
         seed = int(oracle.rng.integers(2**31))
         solver = self._inner_solver().set_params(tol=TOL_ON_SAMPLE)
-        with warnings.catch_warnings():
-            # the next anchor shows whether the point is better
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        # the next anchor shows whether the point is better
+        with ignored(ConvergenceWarning):
             x = solver.solve(sample, s.x, random_state=seed).x
         anchor = start(oracle, x, ALL)
         value, length = oracle.value(x, anchor.u), self.length(oracle, s, x, anchor.F)

@@ -263,7 +263,9 @@ def as_array(table):
     ):
         return table.to_numpy()
     if not is_table(table):  # with a type of its own for missing values, or with labels
-        number = getattr(table.dtype, "kind", "O") in "iufb"
+        kind = getattr(table.dtype, "kind", "O")
+        # decimals of arrow are objects for NumPy
+        number = kind in "iufb" or str(table.dtype).startswith("decimal")
         return (
             table.to_numpy(dtype=float, na_value=np.nan) if number else table.to_numpy()
         )

@@ -272,7 +272,7 @@ class ActionBlocks:
         size, x = np.linalg.norm(right) or 1.0, np.zeros(len(right))
         residual = right
         for _ in range(2):  # the second time refines the solution
-            x = x + gmres(operator, residual, rtol=1e-8, restart=60, maxiter=10)[0]
+            x = x + gmres(operator, residual, rtol=1e-8, restart=60, maxiter=5)[0]
             residual = right - operator.matvec(x)
         return x.reshape(self.b.shape), np.linalg.norm(residual) / size
 
@@ -328,9 +328,9 @@ class ActionBlocks:
             f"X must have transitions that determine the values of {m} actions, whose "
             f"equations have no solution up to {ACCEPTED:g}: a relative residual of "
             f"{residual:.1e} is left. Half of the actions have at most {half} rows, "
-            f"one has {least}, for {d} columns of features each. Set alpha (1e-3 times "
-            "the mean square of a feature, say), merge rare actions, or use fewer "
-            "features"
+            f"one has {least}, for {d} columns of features. Set alpha (1e-3 times "
+            "the mean square of a feature, say), merge rare actions, use fewer "
+            "features, or a smaller gamma"
         )
 
     def matrix(self):

@@ -42,6 +42,18 @@ def ridge(alpha, n_columns, fit_intercept):
     return weights
 
 
+def of_columns(w, fit_intercept):
+    """Split w into coefficients and intercepts. With an intercept, it is the last
+    column."""
+    coef, intercept = w, np.zeros(w.shape[:-1])
+    if fit_intercept:
+        coef, intercept = w[..., :-1], w[..., -1]
+    return {
+        "coef_": coef,
+        "intercept_": intercept if w.ndim > 1 else float(intercept),
+    }
+
+
 def solve_rows(A, b, alpha, unit):
     """Minimise |A x - b|^2 + sum_j alpha_j x_j^2. ``unit`` is the unit of each
     variable, for the minimum norm."""

@@ -395,15 +395,3 @@ def warn_if_not_converged(changes):
         ConvergenceWarning,
     )
     return StopReason.MAX_ITER
-
-
-def of_columns(w, fit_intercept):
-    """Split w into coefficients and intercepts. With an intercept, it is the last
-    column."""
-    coef, intercept = w, np.zeros(w.shape[:-1])
-    if fit_intercept:
-        coef, intercept = w[..., :-1], w[..., -1]
-    return {
-        "coef_": coef,
-        "intercept_": intercept if w.ndim > 1 else float(intercept),
-    }

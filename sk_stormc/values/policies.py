@@ -80,7 +80,7 @@ def numbers_of(labels, actions, where="action", among="those that fit had", hint
     refuse_rows(
         actions[at] != labels,
         lambda k: (
-            f"{where} must be among {among}, {actions.tolist()}, got "
+            f"{where} must be among {among}, {short(actions.tolist())}, got "
             f"{labels[k].item()!r} in row {k}{hint}"
         ),
     )

@@ -27,13 +27,13 @@ from sk_stormc.values.episodes import (
     fading,
     remaining,
 )
+from sk_stormc.values.least_squares import of_columns
 from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
-from sk_stormc.values.lspi import of_columns
 from sk_stormc.values.lstd import ILL_CONDITIONED, Collected, attributes_of, forget
 from sk_stormc.values.markov import refuse_rows
 from sk_stormc.values.policies import distinct_actions, numbers_of
 from sk_stormc.values.transition_stream import TransitionStream
-from sk_stormc.values.transitions import LogColumns, Reader
+from sk_stormc.values.transitions import LogColumns, Reader, order_of_log
 from sk_stormc.values.uncertainty import MAX_GROUPED_FEATURES, Groups
 
 # features for which the moments, four square matrices, still fit in 512 MB
@@ -50,23 +50,22 @@ def read_chunk(estimator, X, y, action, log_columns):
     labels, time, waiting = log_columns.episode, log_columns.time, None
     if log_columns.next_X is not None or (labels is None and time is None):
         return reader(0, X, y, action, log_columns), reader.features, None
-    # errors name the numbers of the new rows
-    _, y, action, ratios, weights, _ = reader.checked(X, y, action, log_columns)
-    n = len(y)
+    checked = reader.checked(X, y, action, log_columns)
+    before, n = estimator._pending, len(checked[0])
     log_columns = LogColumns(
         terminal=check_terminal(log_columns.terminal, n),
         time=None if time is None else check_time(time, n),
         episode=None if labels is None else check_episode(labels, n),
-        sample_weight=weights,
-        importance_ratio=ratios,
     )
-    columns = {"X": X, "y": y, "action": action} | log_columns._asdict()
-    if estimator._pending is not None:
-        columns = after_waiting(estimator._pending, columns)
+    columns = dict(enumerate(checked)) | {"X": X} | log_columns._asdict()
+    if before is not None:
+        order_of_log(log_columns, n)  # its errors name the numbers of the new rows
+        columns = after_waiting(before, columns)
     if time is not None:
         check_times(columns["time"], increase=labels is None)
-    X, y, action, *log_columns = columns.values()
-    chunk = reader(0, X, y, action, LogColumns(*log_columns))
+    *checked, X, next_X, terminal, time, labels, _, _ = columns.values()
+    log_columns = LogColumns(next_X, terminal, time, labels)
+    chunk = reader.read(0, X, log_columns, *checked)
     if len(chunk.waiting):
         waiting = some_of(columns, chunk.waiting)
     return chunk, reader.features, waiting
@@ -108,7 +107,11 @@ def after_waiting(waiting, columns):
 def some_of(columns, rows):
     """Some rows of all columns that are not None."""
     return {
-        name: None if column is None else _safe_indexing(column, rows)
+        name: column[rows]
+        if isinstance(column, np.ndarray)
+        else None
+        if column is None
+        else _safe_indexing(column, rows)
         for name, column in columns.items()
     }
 

@@ -225,7 +225,9 @@ class LogColumns(NamedTuple):
 
 @dataclass(eq=False)
 class Chunk:
-    """Transitions of which it is known how they end, in the order of time."""
+    """Transitions of which it is known how they end, in the order of time. Those of
+    weight 0 are left out, except in a stream and with eligibility traces, which they
+    end."""
 
     Z: np.ndarray  # features of the states
     next_Z: np.ndarray  # features of the successors, 0 after terminal transitions
@@ -306,11 +308,14 @@ class Reader:
 
     def __call__(self, start, X, y, action, log_columns):
         """The `Chunk` of rows, the first of which is row ``start`` of the log."""
+        checked = self.checked(X, y, action, log_columns)
+        return self.read(start, X, log_columns, *checked)
+
+    def read(self, start, X, log_columns, states, y, action, ratios, weights):
+        """The `Chunk` of rows of which the parts in ``checked`` are known."""
         estimator, whole = self.estimator, self.kind == "log"
-        states, y, action, ratios, weights, order = self.checked(
-            X, y, action, log_columns
-        )
         n, warns = len(y), self.kind != "block"
+        order = order_of_log(log_columns, n)
         following = successors(estimator, X, states, log_columns, order, warns)
         known, terminal = following.known, following.terminal
         if warns and self.n_rows in (None, n):  # a sample is not in order
@@ -331,12 +336,14 @@ class Reader:
         if self.features is None:
             self.features = fitted_features(estimator, X, y)
         Z = transform(self.features, X, states, estimator.fit_intercept)
-        rows = slice(None)  # which avoids copies
+        rows, kept = slice(None), known  # a slice avoids copies
+        if self.kind != "chunk" and not estimator.trace_decay:
+            kept = known & (weights > 0)
         if order is not None and (np.diff(order.clock) < 0).any():
             rows = np.argsort(order.clock)
-            rows = rows[known[rows]]
-        elif not known.all():
-            rows = np.flatnonzero(known)
+            rows = rows[kept[rows]]
+        elif not kept.all():
+            rows = np.flatnonzero(kept)
         Z, following = Z[rows], following.of(rows)
         next_Z = following.features(self.features, Z, estimator.fit_intercept)
         labels, when, last = log_columns.episode, None, None
@@ -360,8 +367,8 @@ class Reader:
         )
 
     def checked(self, X, y, action, log_columns):
-        """The checked states, rewards, actions, importance ratios, weights and `Order`
-        of some rows."""
+        """The checked states, rewards, actions, importance ratios and weights of some
+        rows."""
         first = self.kind == "log" or (
             self.kind == "chunk" and not hasattr(self.estimator, "coef_")
         )
@@ -371,7 +378,7 @@ class Reader:
             action = np.zeros(n, int) if action is None else check_actions(action, n)
         ratios = check_ratios(log_columns.importance_ratio, n)
         weights = row_weights(log_columns.sample_weight, n, all_zero=self.kind != "log")
-        return states, y, action, ratios, weights, order_of_log(log_columns, n)
+        return states, y, action, ratios, weights
 
 
 def check_log(features, log_columns, states, ratios, order, following):

@@ -4,6 +4,7 @@ and errors that name the place."""
 import numpy as np
 import pytest
 from definitions import make_returns
+from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import CompositionalPortfolio
 
@@ -197,3 +198,26 @@ def test_weights_and_benchmarks_of_several_columns():
         fit(X, sample_weight=two)
     with pytest.raises(ValueError, match=r"benchmark .* got shape \(1500, 2\)"):
         fit(X, benchmark=two)
+
+
+@pytest.mark.parametrize("measure, pass_", [("semivariance", 4), ("cvar", 5)])
+def test_bounds_that_contradict_each_other(measure, pass_):
+    """Returns that halve after some passes. The gap was negative, and the objective "may
+    be above its minimum by up to -0.00094"."""
+    computed = []
+
+    def change(block):
+        computed.append(block)
+        return block if len(computed) < 3 * pass_ else 0.5 * block
+
+    X = da.map_blocks(
+        change, da.from_array(R, (500, 4)), dtype=float, meta=np.empty((0, 0))
+    )
+    with (
+        dask.config.set(scheduler="synchronous"),
+        pytest.warns(
+            ConvergenceWarning, match="below a lower bound of its minimum, by"
+        ),
+    ):
+        portfolio = fit(X, measure)
+    assert portfolio.dual_gap_ == np.inf and portfolio.stop_reason_ == "max_iter"

@@ -3,6 +3,7 @@ two processes."""
 
 import os
 import sys
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -82,6 +83,17 @@ def test_missing_values_of_pandas_are_nan():
         match=r"got nan in column 1, row 2 \(in the block that begins at row 5",
     ):
         blocks_of(frame, rows=5).sum(checked(None))
+
+
+def test_decimals_of_arrow_are_numbers():
+    """Weights of this type ended in an error of NumPy."""
+    pa = pytest.importorskip("pyarrow")
+    dtype = pd.ArrowDtype(pa.decimal128(9, 3))
+    cents = pd.Series([Decimal("0.125"), Decimal(7), None], dtype=dtype)
+    for table in (cents, cents.to_frame(name="a")):
+        rows = blocks_of(table).take(np.arange(3))[0]
+        assert rows.dtype == float
+        same_bits(rows.ravel(), [0.125, 7, np.nan])
 
 
 def test_a_text_is_named():

@@ -2,7 +2,9 @@
 thread meanwhile."""
 
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -116,6 +118,18 @@ def test_fits_in_eight_threads_have_the_bits_of_one(two_of_blas):
         for k, found in enumerate(pool.map(coefficients, range(40))):
             np.testing.assert_array_equal(found, expected[k % 5])
     assert blas() == 2
+
+
+def test_fits_in_several_threads_leave_the_filters_of_warnings():
+    """Each restored the filters of the process as it had found them, and the last one
+    left those of another fit: ConvergenceWarnings were ignored from then on."""
+    rows = make_gaussian_returns(1500, 3, random_state=0)
+    problem = PortfolioProblem(rows, risk_measure="entropic", risk_aversion=20.0)
+    fit = partial(minimize, problem, "corrected-sample", sample_size=200)
+    before = list(warnings.filters)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda k: fit(random_state=k), range(40)))
+    assert warnings.filters == before
 
 
 def test_blas_has_one_thread_beside_the_librarys_own(two_of_blas):

@@ -76,6 +76,13 @@ class Solution:
     # there
     at_vertex: bool = False
     multiplier: float = 0.0  # of the limit
+    limited: Program | None = None  # the program with the limit
+
+    def raised(self, factor):
+        """The solution with the limit's multiplier times a number. The bound that
+        follows from it may be tighter, as the others then have room."""
+        m = factor * self.multiplier
+        return replace(self, program=self.limited.lagrangian(m), multiplier=m)
 
 
 def product(rows, x):

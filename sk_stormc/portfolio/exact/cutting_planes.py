@@ -7,6 +7,7 @@ algorithm for two-stage stochastic linear programs", 1988).
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from sk_stormc.portfolio.exact.linear_programs import linear_program, one_sided
 from sk_stormc.portfolio.exact.program import INFINITE_WEIGHT, Formulation
 from sk_stormc.portfolio.exact.tolerances import PROGRAM_TOLERANCE
 
-__all__ = ["Cuts", "minimise_by_cuts", "of_cuts"]
+__all__ = ["Cuts", "cuts_of_parts", "minimise_by_cuts"]
 
 # gap that ends the method, relative to the terms of the objective, which may cancel.
 # Linear programs reach it in the end; a larger one costs digits of the weights
@@ -60,6 +61,18 @@ def of_cuts(scaled, v, cuts, n_parts):
     linear = np.append(-scaled.expected_return, of_level)
     reach = len(scaled.Q) / unit
     return Formulation(linear, level=level, lowest=0.0, reach=reach, rows=rows)
+
+
+def cuts_of_parts(cuts_at, n_parts):
+    """The function of v whose value is the risk of the cuts ``cuts_at`` of all its
+    arguments so far."""
+    cuts = []
+
+    def formulation_at(v):
+        cuts.append(cuts_at(v))
+        return partial(of_cuts, cuts=tuple(cuts), n_parts=n_parts)
+
+    return formulation_at
 
 
 def minimise_by_cuts(

@@ -118,7 +118,7 @@ class ExactMethod:
         self.on_record, self.n_iter, self.n_more, self.records = on_record, 0, 0, []
         self.report = Report(2 * task.n_inner + task.n_outer) if verbose else None
         self.best, self.value = objective.start, objective.value_at(objective.start)
-        gap = np.inf
+        gap, self.contradiction = np.inf, 0.0
         try:
             self._record()
             solution = objective.minimise(self._iterated)
@@ -137,7 +137,7 @@ class ExactMethod:
             reason = solution.reason or (
                 StopReason.CONVERGED if good else StopReason.MAX_ITER
             )
-            gap = stated.size
+            gap, self.contradiction = stated.size, stated.contradiction
         except _Ended as ended:
             reason = ended.args[0]
             gap = objective.gap_at(self.best)
@@ -208,6 +208,13 @@ def conclude_exact(portfolio, method, task, result):
             "has no minimum, since some combination of assets has a mean return and "
             "no risk"
         )
+    elif method.contradiction:
+        why = (
+            f"is below a lower bound of its minimum, by {method.contradiction:.2g}: "
+            "they contradict each other, and the gap is not known. Either the returns "
+            "changed between passes, as random numbers of dask without a seed do "
+            "(X.persist() keeps them), or this is an error of sk_stormc"
+        )
     elif result.gap == np.inf:
         why = "may be far above its minimum, if there is one"
     after = f"{result.n_iter} {method.iteration}s"
@@ -215,6 +222,10 @@ def conclude_exact(portfolio, method, task, result):
     if result.stop_reason == StopReason.TIME_LIMIT:
         after = f"time_limit={portfolio.time_limit:g} seconds"
         instead = "Raise time_limit or tol"
+    missed = task.penalty.missed(result.x)
+    if missed is not None:
+        why = f"is that of weights that miss {missed} of its size"
+        instead = "Loosen limits that nearly contradict each other"
     warn(
         f"CompositionalPortfolio has not converged: after {after} the objective "
         f"{result.fun:.6g} {why}. {instead}.",

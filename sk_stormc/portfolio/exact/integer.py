@@ -41,13 +41,14 @@ class IntegerLimits:
     names: list
 
     @classmethod
-    def of(cls, portfolio, n_assets, columns):
+    def of(cls, portfolio, columns):
         """The integer limits of a `CompositionalPortfolio`, or None if it has none."""
         most, least = portfolio.max_assets, portfolio.min_held
+        n_assets = len(columns)
         check_int("max_assets", most, low=1, words=(None,))
         if least is not None:
             given = least
-            least = aligned_numbers("min_held", least, columns, n_assets)
+            least = aligned_numbers("min_held", least, columns)
             if (
                 least.shape not in ((), (n_assets,))
                 or not (np.isfinite(least) & (least >= 0)).all()

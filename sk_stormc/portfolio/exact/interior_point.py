@@ -416,7 +416,7 @@ def interior_point(program, x, most=100, callback=None):
             at = limit.multiplier if limit else 0.0
             of_limit = program.lagrangian(at)
             best = error, Solution(of_limit, x, slopes, *of_sides, kinks, nu)
-            best[1].multiplier = at
+            best[1].multiplier, best[1].limited = at, program
         done = error <= PROGRAM_TOLERANCE
         if done or k - since > 15:  # without progress only rounding errors are left
             break

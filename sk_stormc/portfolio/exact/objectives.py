@@ -134,6 +134,9 @@ class Utility:
         task, equal = self.task, self.feasible.project(self.feasible.equal)
         deviation = deviation_of(np.asarray(task.returns @ w, float), task.p)
         # the benchmark itself, with a tracking error of 0, may be optimal
+        if not np.any(w[: self.feasible.n_assets]):  # the optimum may be the empty one
+            equal_returns = np.asarray(task.returns @ self.feasible.equal, float)
+            deviation = max(deviation, deviation_of(equal_returns, task.p))
         if self.feasible.has_benchmark:
             deviation = max(deviation, 0.01 * float(np.std(task.returns[:, -1])))
         risk = task.risk_weight * deviation**2 if task.measure.power == 2 else deviation
@@ -307,11 +310,12 @@ class WithinRisk(Utility):
             found = refined(scaled, solution)[0], solution.x[:n] * scaled.size
             candidates = [self.start, *map(self._within, found)]
             w = min(candidates, key=self.value_at)
-            lower = scaled.lower(solution)
+            proofs = solution, solution.raised(1 + ACCURACY)
+            lower = max(map(scaled.lower, proofs))
             if self.endless and np.abs(found[1]).max() > INFINITE_WEIGHT * scaled.size:
                 lower = -np.inf
             unit = scaled.unit_of_value
-            best = Optimum(w, self.value_at(w), lower, 0, unit)
+            best = Optimum(w, self.value_at(w), lower, 0, unit, solution.done)
             return best, solution.x, scaled.size
 
         return at_size(solve, self.feasible), multiplier
@@ -332,30 +336,34 @@ class WithinRisk(Utility):
         if np.isfinite(free.lower):
             beyond = np.asarray(free.weights, float)
         if best is not None:
-            within, proof = best.weights, max(free, best, key=lambda one: one.lower)
+            proof = max(free, best, key=lambda one: one.lower)
+        w_best = within if best is None else best.weights
         low, high, errors = 0.0, np.inf, [0.0, 0.0]
-        a = first if 0 < first < np.inf else self._first()
+        solved = best is not None and best.done and first > 0
+        a = first if solved else self._first()
         size = max(self.feasible.size() or 0.0, float(np.abs(self.start).max()))
         size = max(size, self.limit * np.sqrt(self.risk.inverse_variances().max()))
         bounded = self.feasible.bounded(self.start, FARTHEST_WEIGHT * size)
         for k in range(60):
-            point = self._at(a, within, callback)
+            point = self._at(a, w_best, callback)
             w = self.feasible.at_limits(point.weights)
             has_minimum = abs(point.gap) <= 1e-3 * point.unit
             if has_minimum and not proof.lower >= point.lower - a * limit:
                 proof, self.aversion = replace(point, lower=point.lower - a * limit), a
             if not has_minimum:  # both return and risk are unbounded
                 low = a
-                if beyond is None:
-                    far = self._at(a, within, callback, bounded).weights
+                if beyond is None or self.task.measure.ordered:
+                    far = self._at(a, w_best, callback, bounded).weights
                     beyond = None if self.allows(far) else np.asarray(far, float)
             elif not self.allows(w):
                 beyond, low, errors[0] = w, a, self._error(point, a * limit)
             else:
                 within, high = min(within, w, key=self.value_at), a
                 errors[1] = self._error(point, a * limit)
+            # both are on the curve, and so is their mixture where the risk jumps
             mixed = within if beyond is None else self._mixed(within, beyond)
-            best = replace(proof, weights=mixed, value=self.value_at(mixed))
+            w_best = min(w_best, mixed, key=self.value_at)
+            best = replace(proof, weights=w_best, value=self.value_at(w_best))
             if replace(self._gap(best), tol=ACCURACY).is_small:
                 break
             if low and high / low < 1 + ACCURACY:

@@ -345,7 +345,8 @@ def solve_portfolio(task, start, callback=None):
     if only is not None:
         only = task.penalty.on_bounds(only)
         value = task.value(only)
-        return Optimum(only.astype(start.dtype), value, value, 0)
+        unit = Scaled.of(task, task.penalty).unit_of_value
+        return Optimum(only.astype(start.dtype), value, value, 0, unit)
     return at_size(
         lambda size: _solved(
             task, Scaled.of(task, task.penalty, size=size), start, callback
@@ -355,22 +356,28 @@ def solve_portfolio(task, start, callback=None):
 
 
 def at_size(solve, feasible):
-    """The `Optimum` of ``solve(size)``, again with the size of its weights if that of
-    the program was far off.
+    """The best `Optimum` of ``solve(size)``, again with the size of its weights if that
+    of the program was far off, or with that of the bounds if it was not solved.
 
     ``solve`` also returns the scaled weights of the program's solution, and their size.
     """
-    size, lower = None, -np.inf
-    bounded = np.isfinite(feasible.implied_bounds()).all()
+    largest = float(np.abs(feasible.implied_bounds()).max())
+    size, found = None, []
     for _ in range(4):
-        found, v, size = solve(size)
-        v, lower = np.abs(v[: feasible.n_assets]), max(lower, found.lower)
+        optimum, v, size = solve(size)
+        found.append(optimum)
+        v = np.abs(v[: feasible.n_assets])
         # weights without bounds may grow for want of a minimum
-        far = v.sum() * FAR_FROM_SIZE < 1 or (v.max() > FAR_FROM_SIZE and bounded)
-        if not (far and v.any() and np.isfinite(found.lower)):
+        far = v.max() > FAR_FROM_SIZE and np.isfinite(largest)
+        far = far or 0 < v.sum() < 1 / FAR_FROM_SIZE
+        if far and np.isfinite(optimum.lower):
+            size = size * float(v.max())
+        elif FAR_FROM_SIZE * size < largest < np.inf and not optimum.done:
+            size = largest
+        else:
             break
-        size = size * float(v.max())
-    return replace(found, lower=lower)
+    best = min(found, key=lambda optimum: optimum.value)
+    return replace(best, lower=max(optimum.lower for optimum in found))
 
 
 def _solved(task, scaled, start, callback):
@@ -428,7 +435,7 @@ def _solve_from_nonzero(task, scaled, start, callback):
         feasible.needs_presolve
         or feasible.l1
         or feasible.cost.any()
-        or task.measure.ordered
+        or task.measure.by_cuts
     )
 
     def expanded(v):

@@ -217,17 +217,19 @@ class Rounds:
             callback(best.w, fit.n_iter * len(table.p))
             if self._is_small(best, lower):
                 break
-        return Optimum(best.w, best.value, best.value - self.gap, k, unit)
+        # two bounds that contradict each other are both returned
+        lower = lower if self.gap == np.inf else best.value - self.gap
+        return Optimum(best.w, best.value, lower, k, unit)
 
     def _is_small(self, best, lower):
-        """Whether the gap is small enough. It is stored, and so are the last ones among
-        which it has hardly fallen."""
+        """Whether the gap is small enough, or the bounds contradict each other. It is
+        stored, and so are the last ones among which it has hardly fallen."""
         gap = Gap(best.value, lower, self.spread(best.w), max(self.tol, ACCURACY))
         self.gap = gap.size
         if not (self.gaps and self.gap > 0.9 * self.gaps[0]):
             self.gaps = []
         self.gaps.append(self.gap)
-        return gap.is_small
+        return gap.is_small or gap.contradiction > 0
 
     def _of_least_risk(self):
         """The point of least risk. Raises an error if its risk is above the limit."""

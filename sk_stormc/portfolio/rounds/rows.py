@@ -81,10 +81,10 @@ class Rows:
                     f"{name} of dask must be one number for each period, got shape "
                     f"{beside.shape}"
                 )
-        d, columns = returns.shape[1], table.columns
+        d = returns.shape[1]
         if table.in_dask:
-            named = columns and [*columns, "benchmark"]
-            self._check = partial(check_finite_rows, "X", columns=named)
+            names = [*table.columns, "benchmark"]
+            self._check = partial(check_finite_rows, "X", columns=names)
         else:  # names the row of the file
 
             def check(rows):

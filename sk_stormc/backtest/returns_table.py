@@ -57,7 +57,7 @@ class ReturnsTable:
     @property
     def columns(self):
         """The labels of the columns, or their numbers."""
-        return self.given.columns or list(range(self.given.shape[1]))
+        return self.given.columns
 
     def in_fractions(self, values):
         """Values in the unit of ``data`` as fractions."""
