@@ -255,11 +255,11 @@ def test_batches_of_unequal_sizes_are_refused(size):
 
 @pytest.mark.parametrize("size", [37, 1500])
 def test_rows_that_were_dropped(size):
-    stream = stream_of(RETURNS, size)
+    stream = stream_of(np.tile(RETURNS, (3, 1)), size)
     result = minimize(stream, random_state=0)
     with pytest.raises(ValueError, match="was dropped"):
         minimize(stream, "scgd", random_state=0)
-    stream.feed(RETURNS)
+    stream.feed(np.tile(RETURNS, (3, 1)))
     assert minimize(stream, state=result.state).n_iter > result.n_iter
     with pytest.raises(ValueError, match="was dropped"):
         minimize(stream, state=result.state)
