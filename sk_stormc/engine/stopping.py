@@ -299,12 +299,13 @@ class StoppingRule:
         size = self.oracle.metric.at(s.x, s.t).size(s.x)
         return rate > 0 and rate * value <= 4 * self.eps * size
 
-    def is_stationary(self, s):
+    def is_stationary(self, s, by_values=False):
         """Whether x is stationary up to rounding, which a tiny learning rate alone does
         not imply.
 
         The residual at x is compared with the residual at a point that differs from x
-        by a thousandth.
+        by a thousandth. ``by_values`` is for methods that compare values of Phi: x is
+        also stationary if a step would lower Phi by less than its rounding error.
         """
         stopping = self.run.stopping
         if stopping.stationary_at == s.t:
@@ -322,6 +323,9 @@ class StoppingRule:
             here = step_direction(problem, metric, s.x, F, rate).length
             nearby = step_direction(problem, metric, y, F_nearby, rate).length
             stationary = here <= np.cbrt(self.eps) * nearby
+            if by_values and not stationary:
+                rounding = 8 * self.eps * abs(self.oracle.reported(s.x))
+                stationary = rate * here**2 / 2 <= rounding
         if stationary:
             stopping.stationary_at, stopping.point = s.t, s.x
         return stationary

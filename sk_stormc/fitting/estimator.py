@@ -135,7 +135,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     n_iter_ : int
         Number of iterations.
     stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", \
-            "diverged", "exhausted", "interrupted", "callback"}
+            "diverged", "exhausted", "no_decrease", "interrupted", "callback"}
         Why the run ended. "callback" means that a callback ended it.
     solver_ : CompositionalSolver or str
         The solver that was run, or the name of one of the estimator's own methods.

@@ -478,7 +478,10 @@ class CompositionalPortfolio(CompositionalEstimator):
             With iterative solvers: if the objective over the last 512 periods is higher
             than at the initialization. The steps are then shortened, and the run
             continues from its best point. If that fails three times, ``stop_reason_``
-            is "diverged", and the next chunk begins a new run at the best weights.
+            is "diverged", and the next chunk begins a new run at the best weights. Also
+            if the weights oscillate, so that the objective of the last records is
+            higher than at the initialization on average. Smaller differences than the
+            noise of the periods explains raise no warning.
 
         Examples
         --------

@@ -213,8 +213,8 @@ class CorrectedSample(CompositionalSolver):
             super().iterate(oracle, s, loop)
         except NoDecrease:
             small = s.residual <= hidden_by_rounding(s)
-            converged = small or loop.rule.is_stationary(s)
-            loop.reason = StopReason.CONVERGED if converged else StopReason.MAX_IFO
+            converged = small or loop.rule.is_stationary(s, by_values=True)
+            loop.reason = StopReason.CONVERGED if converged else StopReason.NO_DECREASE
 
     def _inner_solver(self):
         from sk_stormc.solvers import get_solver  # which imports this module

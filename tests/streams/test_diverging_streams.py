@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers import slow_but
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
@@ -126,6 +127,32 @@ def test_regimes_do_not_end_a_stream_with_automatic_steps():
     # it raised from there on
     assert reasons.count("diverged") == 1 and reasons[-1] == "exhausted"
     assert portfolio.weights_.sum() == pytest.approx(1)
+
+
+def heavy_tailed(n, seed):
+    rng = np.random.default_rng(seed)
+    return 0.01 * rng.standard_t(3, (n, 20)) * rng.lognormal(0, 0.5, 20) + 2e-4
+
+
+@pytest.mark.parametrize("solver", slow_but(["sarah-c", "civr", "scvr"], "sarah-c"))
+def test_an_iterate_that_oscillates_above_the_start_is_said(solver):
+    for seed in (10_002, 10_003, 10_004):
+        X = heavy_tailed(20_000, seed)
+        stream = StreamingProblem([X], PortfolioProblem)
+        with pytest.warns(ConvergenceWarning, match="on average over its last records"):
+            result = minimize(stream, solver, checkpoint_batch_size=64, random_state=0)
+        problem = PortfolioProblem(X)
+        assert problem.objective(result.x) > problem.objective(result.state.start)
+
+
+@pytest.mark.parametrize("solver", slow_but(["storm-c", "asc-pg", "scgd"], "storm-c"))
+def test_a_right_run_on_heavy_tails_is_no_oscillation(solver):
+    for seed in range(5):
+        stream = StreamingProblem([heavy_tailed(14_000, seed)], PortfolioProblem)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ConvergenceWarning)
+            result = minimize(stream, solver, random_state=0)
+        assert result.stop_reason == "exhausted"
 
 
 def test_chance_is_not_uphill():
