@@ -293,7 +293,7 @@ def test_squares_count_with_a_limit_of_the_risk(measure):
     """The portfolio of the largest mean return was fitted, without the squares."""
     R, l2 = make_returns(120, 4), 0.01
     net = {}
-    for limit in (1.0, 0.02 if measure == "cdar" else 0.015):
+    for limit in (1.0, 0.03 if measure == "cdar" else 0.015):
         portfolio = fit(R, risk_measure=measure, max_risk=limit, l2=l2)
         w = portfolio.weights_
         net[limit] = R.mean(axis=0) @ w - l2 * w @ w

@@ -21,6 +21,7 @@ from sk_stormc.portfolio.exact.program import (
 from sk_stormc.portfolio.exact.quadratic import solve_quadratic
 from sk_stormc.portfolio.exact.tolerances import (
     ACCURACY,
+    CONSTRAINT_TOLERANCE,
     PROGRAM_TOLERANCE,
     RELATIVE_ROUNDING,
 )
@@ -324,8 +325,15 @@ class WithinRisk(Utility):
         """Feasible weights, mixed with those of least risk if their risk is beyond the
         limit."""
         w = self.feasible.last_feasible(w, self.start)
-        exact = self.feasible.at_limits(w)
-        return exact if self.allows(exact) else self._mixed(self.start, w)
+        w = w if self.allows(w) else self._mixed(self.start, w)
+        step = RELATIVE_ROUNDING
+        while step < CONSTRAINT_TOLERANCE:
+            # weights exactly at bounds change the risk by about as much as rounding
+            exact = self.feasible.at_limits(w + step * (self.start - w))
+            if self.allows(exact):
+                return exact
+            step *= 2
+        return w
 
     def _search(self, callback, free, best, first):
         """Search for the risk aversion a with the largest F(a) - a max_risk. A mixture

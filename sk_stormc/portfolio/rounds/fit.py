@@ -6,6 +6,7 @@ gradient of the risk.
 """
 
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -171,14 +172,21 @@ class Rounds:
     def spread(self, w):
         """The scale of the gap: the improvement on the initial weights, or the risk if
         it is larger."""
-        point = self.at(w)
+        point, first = self.at(w), self.at(self.start)
         if isinstance(self.goal, RatioOfMean):
             return abs(point.value)
         risk = point.returns.deviation
+        if self.penalty.has_benchmark:  # which may be the best portfolio, without risk
+            risk = max(risk, 0.01 * self._benchmark_risk)
         if self.task.measure.power == 2 and not isinstance(self.goal, MeanWithinRisk):
             risk = self.task.risk_weight * risk**2
-        better = self.at(self.start).value - point.value
+        better = first.value - point.value
         return max(better, risk) if np.isfinite(better) else risk
+
+    @cached_property
+    def _benchmark_risk(self):
+        """The deviation of the benchmark's returns, which costs a pass."""
+        return self.at(self.penalty.empty).returns.deviation
 
     def minimise(self, callback):
         """Find the weights. ``callback`` is called with the best weights so far after
