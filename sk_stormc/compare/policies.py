@@ -353,7 +353,8 @@ def compare_policies(
             "next_state must be given for the methods 'dr' and 'wdr' where episodes "
             f"are cut off, as that of row {log.cut_row()} is, got None"
         )
-    chances, of_log = log.probability, []
+    chances = log.probability
+    of_log: list[str] = []
     if chances is None:
         check_classifier(classifier)
         groups = None if episode is None else log.episode
@@ -366,7 +367,8 @@ def compare_policies(
     for name in (baseline, BEHAVIOUR, *policies):
         if name not in rows:
             (logged, target), how = targets[name], methods[name]
-            acted, messages = name == BEHAVIOUR, []
+            acted = name == BEHAVIOUR
+            messages: list[str] = []
             ratio, given = logged / chances, {}
             if how in MODELLED:
                 given = {

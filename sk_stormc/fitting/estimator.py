@@ -204,17 +204,19 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         if "solver" in params:
             super().set_params(solver=params.pop("solver"))
         nested = [name for name in params if name.startswith("solver__")]
-        if isinstance(self.solver, str) and nested:
+        solver: Any = self.solver
+        if isinstance(solver, str) and nested:
             if self.own_solvers:
                 self._check_solver()
             own: Any = self.solves_itself()
-            if own and self.solver != "auto":
+            if own and solver != "auto":
                 raise ValueError(
-                    f"{nested[0]} cannot be set with solver={self.solver!r}, which has "
+                    f"{nested[0]} cannot be set with solver={solver!r}, which has "
                     "no parameters of its own: set solver to one of "
                     f"{', '.join(map(repr, SOLVERS))} first"
                 )
-            self.solver = get_solver("storm-c" if own else self.solver)
+            name: Any = "storm-c" if own else solver
+            self.solver = get_solver(name)
         return super().set_params(**params)
 
     def resume(self, X: Any, y: Any = None, **fit_params: Any) -> Self:

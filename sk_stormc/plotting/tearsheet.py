@@ -178,7 +178,7 @@ class TearsheetDisplay:
             from matplotlib import pyplot as plt  # importing pyplot chooses a backend
 
             figure = plt.figure(figsize=(11, 11), layout="constrained")
-        panels = [["wealth", "statistics"], ["drawdown", "statistics"]]
+        panels: Any = [["wealth", "statistics"], ["drawdown", "statistics"]]
         panels += [["Sharpe ratio", "deviation"], ["turnover", "months"]]
         axes = figure.subplot_mosaic(
             panels, width_ratios=[3, 2], height_ratios=[3, 1.5, 2, 2.4]

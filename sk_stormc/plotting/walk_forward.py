@@ -174,7 +174,7 @@ class WalkForwardDisplay:
             periods_per_year = first.periods_per_year
         display = cls(
             compared_returns(given),
-            {name: result.weights for name, result in given.items() if weights},
+            {str(name): one.weights for name, one in given.items() if weights},
             dates=first.dates,
             asset_names=getattr(first.weights, "columns", None),
             periods_per_year=periods_per_year,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ EQUAL, BENCHMARK = "1/N", "benchmark"
 TAIL = 0.05  # share of the periods of the CVaR
 
 
-def compared_returns(results: dict[str, Any]) -> dict[str, Any]:
+def compared_returns(results: Mapping[Any, Any]) -> dict[str, Any]:
     """The net returns in results of `sk_stormc.walk_forward`: those of the portfolios,
     of equal weights and of the benchmark."""
     returns = {name: result.returns for name, result in results.items()}

@@ -236,7 +236,7 @@ def _with_callbacks(on_record, callbacks):
     given = callbacks if isinstance(callbacks, (list, tuple)) else [callbacks]
     functions = [getattr(callback, "on_record", callback) for callback in given]
     for callback, function in zip(given, functions, strict=True):
-        if not callable(function):
+        if isinstance(callback, type) or not callable(function):
             raise ValueError(
                 "callbacks must be functions of a record or have a method "
                 f"on_record(record), got {callback!r}"

@@ -336,11 +336,13 @@ ESTIMATORS = {
         {"constraint": "constraint|low"},
     ),
     "CompositionalPortfolio.fit": Case(
-        FITTED.fit, {"X": RETURNS} | WEIGHTS, {"sample_weight": "None"}
+        FITTED.fit, {"X": RETURNS} | WEIGHTS, {"sample_weight": "None,fraction,bool"}
     ),
     "CompositionalPortfolio.predict": Case(FITTED.predict, {"X": RETURNS}),
     "CompositionalPortfolio.score": Case(
-        FITTED.score, {"X": RETURNS} | WEIGHTS, {"sample_weight": "None"}
+        FITTED.score,
+        {"X": RETURNS} | WEIGHTS,
+        {"sample_weight": "None,fraction,bool"},
     ),
     "CompositionalPortfolio.resume": Case(
         lambda **a: fit_portfolio().set_params(max_iter=3).resume(**a), {"X": RETURNS}
@@ -892,6 +894,15 @@ DATA = {
         plotting.WalkForwardDisplay.from_results,
         {"results": WALKED},
         {"periods_per_year": "fraction"},
+    ),
+    "TearsheetDisplay": Case(
+        plotted(plotting.TearsheetDisplay),
+        {"returns": {"a": RETURNS[:, 0] / 10}, "dates": np.arange(12)},
+        {"dates": "None", "turnover": "None", "costs": "None"}
+        | {"trade_dates": "None", "statistics": "None", "periods_per_year": "fraction"},
+    ),
+    "TearsheetDisplay.from_result": Case(
+        plotting.TearsheetDisplay.from_result, {"result": WALKED}
     ),
     "PolicyValueDisplay": Case(
         plotted(plotting.PolicyValueDisplay),

@@ -309,7 +309,6 @@ SAMPLE_WEIGHT = [
     (weights(INF), ["inf", "finite"]),
     (np.ones(49), ["50", "49"]),
     (np.ones((50, 1)), ["50", "(50, 1)"]),
-    (2.0, ["50"]),
     (["heavy"] * 50, ["heavy"]),
 ]
 
