@@ -69,7 +69,7 @@ def warn_of_the_end(solver, oracle, result, comparable, unlimited):
             "unbounded below. Add a constraint or a penalty, or more samples than "
             "variables.",
         )
-    elif reason == StopReason.NO_DECREASE:
+    elif reason == StopReason.NO_DECREASE and solver.tol:
         _warn(
             solver,
             f"stops at {result.fun:.6g}, from where no step lowers the objective, "
