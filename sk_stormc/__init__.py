@@ -9,6 +9,7 @@ from sk_stormc.portfolio.backtest.walk_results import (
 )
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
 from sk_stormc.portfolio.metrics import make_sharpe_scorer, sharpe_ratio
+from sk_stormc.portfolio.whole_shares import WholeShares, whole_shares
 from sk_stormc.solvers import (
     ASCPG,
     CIVR,
@@ -49,6 +50,7 @@ __all__ = [
     "SketchySTORM",
     "WalkForwardComparison",
     "WalkForwardResult",
+    "WholeShares",
     "compare_solvers",
     "estimated_ratios",
     "make_sharpe_scorer",
@@ -56,4 +58,5 @@ __all__ = [
     "off_policy_value",
     "sharpe_ratio",
     "walk_forward",
+    "whole_shares",
 ]

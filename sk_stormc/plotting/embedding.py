@@ -297,7 +297,7 @@ class EmbeddingDisplay:
         from sk_stormc.plotting.interactive import html_page
 
         check_text("title", title)
-        page = html_page(self, hover, title)
+        page = html_page({"": self}, hover, title)
         with atomically(path) as file:
             file.write(page.encode("utf-8"))
 

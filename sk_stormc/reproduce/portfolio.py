@@ -107,12 +107,15 @@ def report(args):
         about = "generated Gaussian returns of shape (2000, 200)"
     else:
         read = read_returns(args.data, args.drop_missing, args.unit, args)
-        sets, about = {Path(args.data).stem: read.values}, read.line()
+        sets, about = (
+            {Path(args.data).stem: read.values},
+            "\n".join(read.reading.lines()),
+        )
         lines.append(
             "The published step sizes were tuned for the paper's Gaussian data (size "
             "4), not for these."
         )
     results = run_command(cases(args.methods, sets), args.ifo, args.seeds)
     show_results(
-        results, args.out, f"{about}; x_0 = ones.", *lines, "", summarize(results)
+        results, args.out, f"{about}\nx_0 = ones.", *lines, "", summarize(results)
     )

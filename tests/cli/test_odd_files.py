@@ -102,7 +102,7 @@ def test_the_same_numbers_from_every_kind_of_file(capsys, name):
     np.testing.assert_allclose(table[["x", "y"]], expected_map(), rtol=1e-4, atol=1e-4)
     WRITERS[name](RETURNS, name, index=True)
     out, weights = weights_of(capsys, "--data", name)
-    assert f"3 assets, {DAYS[0]} to {DAYS[-1]}" in out
+    assert "3 assets: oil" in out and f"{DAYS[0]} to {DAYS[-1]}" in out
     assert list(weights.index) == ["oil", "gas", "gold"]
     np.testing.assert_allclose(weights, expected_weights(), atol=1e-6)
 
