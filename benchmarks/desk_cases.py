@@ -23,8 +23,7 @@ from benchmarks._measure import timed
 from benchmarks._tables import table
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.portfolio.constraints import penalty_of
-from sk_stormc.portfolio.exact.linearly_constrained import LinearlyConstrained
+from sk_stormc.portfolio.constraints import feasible_set_of
 from sk_stormc.portfolio.exact.ratio import ratio_at
 from sk_stormc.portfolio.mean_risk import MeanRisk
 from sk_stormc.portfolio.risk import MEASURES as RISKS
@@ -187,7 +186,7 @@ def varied(kind, R, params, rng):
             and "benchmark" not in params
             and "linear_constraints" not in params
         ):
-            start = penalty_of(CompositionalPortfolio(**params), d, None).project(
+            start = feasible_set_of(CompositionalPortfolio(**params), d, None).project(
                 np.full(d, 1 / d)
             )
             params["min_return"] = float(mean @ start)
@@ -209,7 +208,7 @@ def limits(further, params, R, rng):
     """Linear constraints, a limit on trades and a benchmark, put around a portfolio
     that they leave."""
     n, d = R.shape
-    held = penalty_of(CompositionalPortfolio(**params), d, None).project(
+    held = feasible_set_of(CompositionalPortfolio(**params), d, None).project(
         rng.dirichlet(np.ones(d))
     )
     found = {}
@@ -347,7 +346,7 @@ def judge(params, R, weights):
         params["risk_measure"],
     )
     penalty, ratio = (
-        penalty_of(estimator, R.shape[1], None),
+        feasible_set_of(estimator, R.shape[1], None),
         params.get("objective") == "ratio",
     )
     fixed = "budget" in params or params.get("constraint") == "long_only"
@@ -364,11 +363,8 @@ def judge(params, R, weights):
     )
     # a point that misses a constraint by a billionth may be better than any that keeps
     # it
-    kept = {"kept": ROUNDING} if isinstance(penalty, LinearlyConstrained) else {}
     equal = np.full(R.shape[1], 1 / R.shape[1])
-    equal, *places = [
-        w if penalty is None else penalty.project(w, **kept) for w in [equal, *weights]
-    ]
+    equal, *places = [penalty.project(w, ROUNDING) for w in [equal, *weights]]
     if ratio:
         return [0.0, *(-_ratio(task, w) for w in places)]
     return [task.value(w) for w in [equal, *places]]

@@ -103,6 +103,9 @@ class DifferentiableComposition(CompositionalProblem):
     ------
     ImportError
         If JAX is not installed.
+    RuntimeError
+        If JAX has compiled a Jacobian wrongly. Each is compared with a product of its
+        transpose, once for each number of rows.
     ValueError
         If an argument is out of its range, if a function is not written with
         `jax.numpy` or returns a value of another form, or if its values or gradients at
@@ -288,7 +291,9 @@ class DifferentiableComposition(CompositionalProblem):
         known = self._known(x) if batch is None else {}
         if "J" in known:
             return known["J"]
-        return self._mean("jacobian", batch, x).reshape(-1, self.n_variables)
+        J = self._mean("jacobian", batch, x).reshape(-1, self.n_variables)
+        self._compare("jacobian", J, x, batch)
+        return J
 
     def vjp(self, J, v):
         """J.T @ v."""
@@ -344,7 +349,9 @@ class DifferentiableComposition(CompositionalProblem):
         values = self._evaluations.over_batches(
             "inner_pair", points, ("inner", batch), ("inner", slope_batch)
         )
-        return tuple((value[:n_u], value[n_u:].reshape(n_u, -1)) for value in values)
+        pairs = tuple((value[:n_u], value[n_u:].reshape(n_u, -1)) for value in values)
+        self._compare("inner_pair", pairs[1][1], x, slope_batch)
+        return pairs
 
     def gradient_pair(self, old, new, batch):
         """F at two points, by one call."""
@@ -398,9 +405,36 @@ class DifferentiableComposition(CompositionalProblem):
         J = every.pop("J")
         if n_J:
             every["J"] = J.reshape(n_u, d)
+            self._compare("everything", every["J"], x, None)
         if self._remembers:
             self._last = x.copy(), every
         return every
+
+    def _compare(self, form, J, x, batch):
+        """Compare a Jacobian with a product of its transpose, once for each form and
+        number of rows for which JAX compiles it, because compilers make errors."""
+        key = form, None if batch is None else len(batch)
+        compared = self._evaluations.compared
+        if len(J) == 1 or key in compared:  # a row is a product of the transpose
+            return
+        v = np.random.default_rng(0).standard_normal(len(J)).astype(J.dtype)
+        error = abs(v @ J - self._mean("vjp", batch, x, v)).max()
+        tol = np.cbrt(np.finfo(J.dtype).eps)
+        if error > tol * (abs(v) @ abs(J)).max():
+            # J is far smaller than its rows if these cancel out
+            n = self.n_inner if batch is None else len(batch)
+            some = np.linspace(0, n - 1, 16).astype(int)
+            some = some if batch is None else batch[some]
+            sizes = [abs(self._mean("vjp", some[[k]], x, v)).max() for k in range(16)]
+            if error > tol * max(sizes):
+                raise RuntimeError(
+                    f"JAX {import_jax().__version__} has compiled the Jacobian of "
+                    f"{self._names['inner']} wrongly for a mean of {n} rows: a product "
+                    f"with it is off by {error:.2g}. Use another version of JAX, or "
+                    "jacobian='operator', which compiles no Jacobian"
+                )
+        if np.isfinite(error):
+            compared.add(key)
 
     def _gradient(self, every, x):
         """F from the values at x over all rows."""

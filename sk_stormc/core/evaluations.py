@@ -46,6 +46,8 @@ class Evaluations:
         self._n_u = problem._u_structure.size
         self._kind, self._functions, self._samples = problem.jacobian_kind, {}, {}
         self._sums, self._shipped = sums_over_rows(problem), RowFunctions(problem)
+        # the forms and numbers of rows for which a Jacobian was compared
+        self.compared: set[tuple] = set()
         self._numbers = {
             "inner": self._numbers_of_a_row("inner", self._d),
             "outer": self._numbers_of_a_row("outer", self._d, self._n_u),
@@ -168,10 +170,8 @@ class Evaluations:
     # blocks
 
     def block(self, name):
-        """Number of rows that are evaluated at once. The array of a Jacobian takes
-        several sweeps over them."""
-        sweeps = min(self._n_u, self._d) if name in ("jacobian", "both") else 1
-        numbers = self._numbers[SIDES[name]] * sweeps
+        """Number of rows that are evaluated at once."""
+        numbers = self._numbers[SIDES[name]]
         return max(1, NUMBERS_AT_ONCE[self.placement.on_cpu] // numbers)
 
     def _numbers_of_a_row(self, side, *sizes):

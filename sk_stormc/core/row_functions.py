@@ -61,22 +61,25 @@ def sums_over_rows(problem):
     def vjp(x, v, rows, p):
         return jax.vjp(lambda x: g(x, rows, p), x)[1](v)[0]
 
-    def slope(x, rows, p):
-        direction = (
-            jax.jacrev
-            if problem._u_structure.size <= problem.n_variables
-            else jax.jacfwd
-        )
-        return direction(g)(x, rows, p).ravel()
-
     def f_and_gradient(x, u, rows, p):
         value, back = jax.vjp(lambda x, u: f(x, u, rows, p), x, u)
         return jnp.concatenate([value, *back(jnp.ones_like(value))])
 
     def both(x, rows, p):
-        u, back = jax.vjp(lambda x: g(x, rows, p), x)
-        J = back(jnp.ones_like(u))[0] if u.size == 1 else slope(x, rows, p)
-        return jnp.concatenate([u, J])
+        # products one by one: JAX 0.10.2 compiles some means of several wrongly
+        def mean(x):
+            return g(x, rows, p)
+
+        if problem._u_structure.size <= problem.n_variables:
+            u, back = jax.vjp(mean, x)
+            J = jax.lax.map(lambda v: back(v)[0], jnp.eye(u.size, dtype=dtype))
+        else:
+            u, forward = jax.linearize(mean, x)
+            J = jax.lax.map(forward, jnp.eye(x.size, dtype=dtype)).T
+        return jnp.concatenate([u, J.ravel()])
+
+    def slope(x, rows, p):
+        return both(x, rows, p)[problem._u_structure.size :]
 
     def values(x, rows, p):
         return jax.vmap(lambda row: flat(problem._g(x, row)))(rows)

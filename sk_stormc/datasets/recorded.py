@@ -15,6 +15,7 @@ from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import as_flags, check_bool, short
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import WARNED_SHARE, shares
+from sk_stormc.values.log_order import warn_of_horizon
 
 OTHERS = "done", "dones", "is_terminal", "terminal", "terminals", "terminated"
 PARTS = (
@@ -71,7 +72,9 @@ def transitions_from_episodes(
     Warns
     -----
     UserWarning
-        If there is ``sample_weight``.
+        If there is ``sample_weight``, or if, without ``timeouts`` and
+        ``next_observations``, many episodes end after the same large number of steps,
+        as if a limit of steps was recorded in ``terminals``.
 
     Raises
     ------
@@ -191,7 +194,9 @@ def transitions_from_arrays(
     Warns
     -----
     UserWarning
-        If there is ``sample_weight``.
+        If there is ``sample_weight``, or if, without ``timeouts`` and
+        ``next_observations``, many episodes end after the same large number of steps,
+        as if a limit of steps was recorded in ``terminals``.
 
     Raises
     ------
@@ -242,6 +247,8 @@ def transitions_from_arrays(
     if next_observations is None:
         known = terminal | (~cut & (rows < n - 1))
         came = left[np.where(terminal, rows, np.minimum(rows + 1, n - 1))]
+        if timeouts is None:
+            warn_of_horizon(terminal, None, (left,), "pass these rows as timeouts")
     else:
         known = np.ones(n, dtype=bool)
         came = _as_many(

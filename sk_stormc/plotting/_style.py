@@ -1,12 +1,13 @@
 """Common parts of all figures: colours, line styles, axes, ticks of logarithmic axes,
 labels without overlap."""
 
-from itertools import cycle
-
 import numpy as np
+from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import Formatter, Locator, MaxNLocator, NullLocator
 
 from sk_stormc.utils.validation import short
@@ -24,7 +25,8 @@ COLORS = (
     "#56B4E9",
     "#882255",
 )
-GRID = {"color": "0.9", "linewidth": 0.6}
+# of lines without markers, which are distinguished by colour first
+LINE_STYLES = ("-", "--", "-.", ":")
 MAX_NAMES = 40  # names that are written on a picture; more would hide it
 
 # Colours, line styles and markers, each of which distinguishes the methods by itself.
@@ -58,11 +60,45 @@ _OTHERS = (
 def styles_of(labels):
     """The style of each label's curve. The names of solvers have the same style in all
     figures."""
-    others = cycle(_OTHERS)
-    return {
-        label: dict(zip(_PROPERTIES, _STYLES.get(label) or next(others), strict=True))
-        for label in labels
-    }
+    styles, k, n = {}, 0, len(_OTHERS)
+    for label in labels:
+        look = _STYLES.get(label)
+        if look is None:
+            # each lap combines the colours with the lines and markers of others
+            color, look = _OTHERS[k % n][0], _OTHERS[(k + k // n) % n]
+            look, k = (color, *look[1:]), k + 1
+        styles[label] = dict(zip(_PROPERTIES, look, strict=True))
+        styles[label]["color"] = visible(styles[label]["color"])
+    return styles
+
+
+def grey(share):
+    """A grey between the text (0) and the background (1) of the current style."""
+    text, background = (
+        to_rgb(rcParams["text.color"]),
+        to_rgb(rcParams["axes.facecolor"]),
+    )
+    mixed = (1 - share) * np.array(text) + share * np.array(background)
+    return to_hex(mixed)
+
+
+def visible(color):
+    """A colour, of which black is the colour of the text: it would not be visible on a
+    dark background."""
+    return to_hex(rcParams["text.color"]) if to_hex(color) == "#000000" else color
+
+
+def draw_grid(ax):
+    """Draw a faint grid below the curves."""
+    ax.grid(True, color=grey(0.9), linewidth=0.6)
+    ax.set_axisbelow(True)
+
+
+def shortened(name, length=28):
+    """A name of at most ``length`` characters, of which the middle is left out."""
+    if len(name) <= length:
+        return name
+    return f"{name[: length // 2]}…{name[1 - length // 2 :]}"
 
 
 def check_kwargs(where, kwargs, artist):
@@ -86,6 +122,14 @@ def axes_for(ax, **figure):
     if not isinstance(ax, Axes):
         raise ValueError(f"ax must be matplotlib axes or None, got {short(ax)}")
     return ax
+
+
+def write_literally(*artists):
+    """Draw the texts of artists, such as names in a legend, as they are. Matplotlib
+    would read a part between two dollar signs as a formula."""
+    for artist in artists:
+        for text in artist.findobj(Text):
+            text.set_parse_math(False)
 
 
 def local_times(values):
@@ -187,6 +231,7 @@ def place_labels(ax, points, texts, taken, **style):
                 ha=("center", "left", "right")[np.sign(dx)],
                 va=("center", "bottom", "top")[np.sign(dy)],
                 annotation_clip=True,
+                parse_math=False,
                 **style,
             )
             label.set_in_layout(False)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
+from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -18,7 +19,15 @@ from sk_stormc.plotting._curves import (
     x_of,
     y_of,
 )
-from sk_stormc.plotting._style import GRID, axes_for, check_kwargs, log_axis, styles_of
+from sk_stormc.plotting._style import (
+    axes_for,
+    check_kwargs,
+    draw_grid,
+    log_axis,
+    shortened,
+    styles_of,
+    write_literally,
+)
 from sk_stormc.utils.validation import (
     check_bool,
     check_choice,
@@ -56,9 +65,9 @@ class ConvergenceDisplay:
     ----------
     curves : dict of list
         For each label, a list of pairs (x, y), one for each seed. x and y are
-        array-like of shape (n_records,), and x does not decrease. Non-finite values of
-        y are left out. The names of `sk_stormc.solvers.SOLVERS` have the same style in
-        all figures.
+        array-like of shape (n_records,), and x does not decrease. Values of y that are
+        infinite or NaN are above all others, because the run has diverged. The names
+        of `sk_stormc.solvers.SOLVERS` have the same style in all figures.
     x_label, y_label : str, default=""
         Labels of the axes, with the units.
     y_scale : {"auto", "linear", "log"}, default="auto"
@@ -275,7 +284,7 @@ class ConvergenceDisplay:
                 f"styles must be a dict by label or None, got {short(styles)}"
             )
         curves = _finite_curves(self.curves)
-        values = [y for runs in curves.values() for _, y in runs]
+        values = [y[np.isfinite(y)] for runs in curves.values() for _, y in runs]
         start, low = max(y[0] for y in values), min(y.min() for y in values)
         log = self.y_scale == "log" or (
             self.y_scale == "auto" and low > 0 and start > 10 * low
@@ -289,8 +298,9 @@ class ConvergenceDisplay:
         for k, (label, runs) in enumerate(curves.items()):
             x, low, middle, high = _summary(runs, limits, log)
             markers = _markers(x, k, len(curves), x_range, x_scale)
-            look = {"markersize": 6, "markevery": markers, "markerfacecolor": "white"}
-            style = styles[label] | look | kwargs | {"label": label}
+            face = rcParams["axes.facecolor"]
+            look = {"markersize": 6, "markevery": markers, "markerfacecolor": face}
+            style = styles[label] | look | kwargs | {"label": shortened(str(label))}
             (line,) = ax.plot(x, middle, **style)
             self.lines_.append(line)
             if len(runs) > 1:
@@ -301,8 +311,8 @@ class ConvergenceDisplay:
             log_axis(ax.yaxis)
         ax.set(ylim=limits, xlabel=self.x_label, ylabel=self.y_label)
         scale_x(ax, x_range, x_scale)
-        ax.grid(True, **GRID)
-        ax.set_axisbelow(True)
+        draw_grid(ax)
+        write_literally(ax.xaxis.label, ax.yaxis.label)
         self.legend_ = _write_legend(ax, own) if legend and len(curves) > 1 else None
         self.ax_, self.figure_ = ax, ax.figure
         return self
@@ -333,10 +343,9 @@ def _finite(label, x, y):
             f"x of {label!r} must be finite numbers >= 0 that do not decrease, got "
             f"{short(x)}"
         )
-    good = np.isfinite(y)
-    if not good.any():
+    if not np.isfinite(y).any():
         raise ValueError(f"y of {label!r} must have a finite value, got {short(y)}")
-    return x[good], y[good]
+    return x, np.where(np.isnan(y), np.inf, y)
 
 
 def _log_limits(start, values):
@@ -413,5 +422,8 @@ def _write_legend(ax, own):
     style = {"handlelength": 4, "fontsize": "small"}
     handles, labels = ax.get_legend_handles_labels()
     if own and len(labels) > MAX_LABELS_INSIDE:
-        return ax.figure.legend(handles, labels, loc="outside right upper", **style)
-    return ax.legend(handles, labels, loc="best", framealpha=0.85, **style)
+        legend = ax.figure.legend(handles, labels, loc="outside right upper", **style)
+    else:
+        legend = ax.legend(handles, labels, loc="best", framealpha=0.85, **style)
+    write_literally(legend)
+    return legend

@@ -31,8 +31,8 @@ class EmbeddingDisplay:
 
     The more points there are, the smaller and more transparent they are drawn. They are
     drawn in random order, so that no class covers the others. The name of each class is
-    written where its points are densest, if there is space. Coordinates have no unit
-    and no ticks, because only proximity is meaningful.
+    written on its largest island, where most of the points are its own, if there is
+    space. Coordinates have no unit and no ticks, because only proximity is meaningful.
 
     Parameters
     ----------
@@ -40,9 +40,9 @@ class EmbeddingDisplay:
     y : array-like of shape (n_points,), default=None
         The values that determine the colours. Strings, booleans, categories and up to
         20 distinct integers are classes. The order of the classes is that of the
-        categories, and otherwise ascending. Other numbers and dates get a colour bar.
-        Missing values are grey, and the last entry of a legend. None draws all points
-        in one colour.
+        categories, and otherwise ascending. Other numbers, dates, periods and durations
+        get a colour bar; infinite ones have the colours at its ends. Missing values are
+        grey, and the last entry of a legend. None draws all points in one colour.
     y_label : str, default=""
         Title of the legend or of the colour bar.
     palette : dict, list of colours or str, default=None
@@ -227,7 +227,7 @@ class EmbeddingDisplay:
         self.figure_ = self.ax_.figure  # type: ignore[assignment]  # a SubFigure only if the caller gave its axes
         if colors.values is not None and legend:
             self.colorbar_ = write_colorbar(
-                self.ax_, self.axes_, self.scatter_, self.y_label, colors.are_dates
+                self.ax_, self.axes_, self.scatter_, self.y_label, colors
             )
         if colors.names is not None and colors.looks is not None:
             known = _looks_on_axes.setdefault(self.ax_, {})
@@ -249,7 +249,8 @@ class EmbeddingDisplay:
         ----------
         hover : DataFrame, Series or dict of array-like, default=None
             Columns with a value for each point, first those of the embedding and then
-            the new ones. They are shown at the point under the cursor.
+            the new ones. They are shown at the point under the cursor, below its class
+            or value, and its row in ``embedding`` or ``new``.
 
         Returns
         -------
@@ -285,7 +286,7 @@ class EmbeddingDisplay:
         hover : DataFrame, Series or dict of array-like, default=None
             As in `to_plotly`.
         title : str, default=""
-            Title above the map.
+            Title of the page, and above the map.
 
         Raises
         ------

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
+from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -17,13 +18,17 @@ from sk_stormc.core.weighted import with_sum_one
 from sk_stormc.plotting._style import (
     BLUE,
     COLORS,
-    GRID,
     MAX_NAMES,
     axes_for,
     check_kwargs,
+    draw_grid,
+    grey,
     place_labels,
+    shortened,
+    write_literally,
 )
 from sk_stormc.plotting.frontier_fits import fitted_weights
+from sk_stormc.portfolio.constraints import feasible_set_of
 from sk_stormc.portfolio.labels import assets_of
 from sk_stormc.portfolio.returns import check_returns, faded, with_expected_returns
 from sk_stormc.portfolio.risk import MEASURES
@@ -63,7 +68,8 @@ class FrontierDisplay:
     changes with risk_aversion). It is the semideviation for the semivariance, and
     otherwise the estimator's risk measure itself. With a ``benchmark``, mean and risk
     are those of the excess return, so that the standard deviation is the tracking
-    error. With ``half_life``, the periods have its weights.
+    error. With ``half_life``, the periods have its weights. ``transaction_cost`` is
+    subtracted from the mean returns.
 
     Parameters
     ----------
@@ -243,6 +249,7 @@ class FrontierDisplay:
             estimator
         )
         periods = None if periods is None else with_sum_one(periods)
+        feasible = feasible_set_of(estimator, n_assets, columns_of(X))
 
         def places(weights):
             """Risks and mean returns of portfolios, per period or per year."""
@@ -250,7 +257,9 @@ class FrontierDisplay:
             risk = np.power(
                 [risk_of.value(y, periods) for y in series], 1 / risk_of.power
             )
-            return growth * risk, n * np.average(series, axis=1, weights=periods)
+            mean = np.average(series, axis=1, weights=periods)
+            cost = np.abs(weights - feasible.previous) @ feasible.cost
+            return growth * risk, n * (mean - cost)
 
         asset_risk, asset_mean = places(np.eye(n_assets))
         chosen, labels = None, columns_of(X)
@@ -259,6 +268,7 @@ class FrontierDisplay:
         if on_these and np.shape(getattr(estimator, "weights_", ())) == (n_assets,):
             chosen = tuple(v.item() for v in places(estimator.weights_[None]))
         names, relative = assets_of(X), estimator.benchmark is not None
+        after_costs = ", after costs" if feasible.cost.any() else ""
         display = cls(
             *places(weights),
             asset_risk=asset_risk,
@@ -267,7 +277,7 @@ class FrontierDisplay:
             chosen=chosen,
             max_risk=None if max_risk is None else growth * max_risk,
             risk_label=_risk_label(measure, relative, span),
-            mean_label=f"mean {RETURN[relative]} per {span}",
+            mean_label=f"mean {RETURN[relative]} per {span}{after_costs}",
             name=name,
         )
         display.risk_aversions_, display.weights_ = aversions, weights
@@ -319,18 +329,20 @@ class FrontierDisplay:
                 )
         own = ax is None
         ax = axes_for(ax, figsize=(6.8, 4.8))
+        earlier = (*ax.get_xlim(), *ax.get_ylim()) if ax.has_data() else None
         style = {
             "color": BLUE,
             "linewidth": 2,
             "marker": "o",
             "markersize": 4,
-            "markerfacecolor": "white",
+            "markerfacecolor": rcParams["axes.facecolor"],
         }
-        (self.line_,) = ax.plot(risk, mean, **{**style, "label": self.name, **kwargs})
+        label = shortened(self.name)
+        (self.line_,) = ax.plot(risk, mean, **{**style, "label": label, **kwargs})
         self.scatter_, self.labels_, self.chosen_, self.max_risk_ = None, [], None, None
         if assets is not None:
             label = "single assets"
-            look = {"color": "0.35", "marker": "D", "s": 18, "linewidths": 0}
+            look = {"color": grey(0.35), "marker": "D", "s": 18, "linewidths": 0}
             if label not in ax.get_legend_handles_labels()[1]:
                 look["label"] = label
             self.scatter_ = ax.scatter(*assets, zorder=2.5, **look)
@@ -339,25 +351,29 @@ class FrontierDisplay:
                 "marker": "*",
                 "markersize": 14,
                 "color": COLORS[1],
-                "markeredgecolor": "white",
+                "markeredgecolor": rcParams["axes.facecolor"],
                 "zorder": 3,
             }
             (self.chosen_,) = ax.plot(
                 *chosen[:, None], linestyle="", label="as fitted", **look
             )
         if self.max_risk is not None:
-            look = {"color": "0.35", "linestyle": "--", "label": "maximum risk"}
+            look = {"color": grey(0.35), "linestyle": "--", "label": "maximum risk"}
             self.max_risk_ = ax.axvline(self.max_risk, linewidth=1, **look)
-        ax.set(xlabel=self.risk_label, ylabel=self.mean_label)
-        ax.grid(True, **GRID)
-        ax.set_axisbelow(True)
+        ax.set(
+            xlabel=_with_earlier(ax.get_xlabel(), self.risk_label),
+            ylabel=_with_earlier(ax.get_ylabel(), self.mean_label),
+        )
+        write_literally(ax.xaxis.label, ax.yaxis.label)
+        draw_grid(ax)
         if own:
             ax.margins(0.08)
-            if assets is not None:
-                _limit(ax, risk, mean, assets, chosen)
-        self.legend_ = (
-            ax.legend(loc="best", fontsize="small", framealpha=0.85) if legend else None
-        )
+        if assets is not None:
+            _limit(ax, risk, mean, assets, chosen, earlier)
+        self.legend_ = None
+        if legend:
+            self.legend_ = ax.legend(loc="best", fontsize="small", framealpha=0.85)
+            write_literally(self.legend_)
         if assets is not None and self.asset_names is not None:
             self._name_assets(ax, np.column_stack(assets))
         self.ax_, self.figure_ = ax, ax.figure
@@ -377,8 +393,8 @@ class FrontierDisplay:
         line = [np.interp(along, np.arange(len(v)), v) for v in self.line_.get_data()]
         spots = ax.transData.transform(np.concatenate([points, np.column_stack(line)]))
         taken += [Bbox.from_bounds(x - 2, y - 2, 4, 4) for x, y in spots]
-        names = [str(self.asset_names[k]) for k in order]
-        style = {"fontsize": "small", "color": "0.2"}
+        names = [shortened(str(self.asset_names[k]), 24) for k in order]
+        style = {"fontsize": "small", "color": grey(0.2)}
         self.labels_ = place_labels(ax, points[order], names, taken, **style)
 
 
@@ -427,14 +443,21 @@ def _checked_aversions(given):
     return np.sort(aversions)
 
 
-def _limit(ax, risk, mean, assets, chosen):
-    """Limit the axes of an unbounded frontier to the surroundings of the assets."""
+def _with_earlier(earlier, label):
+    """The label of an axis on which something else was drawn before."""
+    labels = [*filter(None, earlier.split("; "))]
+    return "; ".join(labels if label in labels else [*labels, label])
+
+
+def _limit(ax, risk, mean, assets, chosen, earlier):
+    """Limit the axes of an unbounded frontier to the surroundings of the assets, and to
+    the limits of what was drawn before, if there are any."""
     right = 1.25 * max(assets[0].max(), risk.min(), *chosen[:1])
     if risk.max() <= right:
         return
     shown = np.concatenate([mean[risk <= right], assets[1], chosen[1:]])
     room = 0.06 * (np.ptp(shown) or 1.0)
-    ax.set(
-        xlim=(min(0.0, risk.min()), right),
-        ylim=(shown.min() - room, shown.max() + room),
-    )
+    x, y = [min(0.0, risk.min()), right], [shown.min() - room, shown.max() + room]
+    if earlier is not None:
+        x, y = [*x, *earlier[:2]], [*y, *earlier[2:]]
+    ax.set(xlim=(min(x), max(x)), ylim=(min(y), max(y)))

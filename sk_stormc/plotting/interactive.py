@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from matplotlib.colors import to_hex
 
-from sk_stormc.plotting._style import BLUE
+from sk_stormc.plotting._style import BLUE, MAX_NAMES, shortened
+from sk_stormc.plotting.map_legends import islands_of
 from sk_stormc.plotting.point_colors import GREY, MISSING, colormap_of
 from sk_stormc.plotting.points import spread_out
 from sk_stormc.utils.frames import column, columns_of, is_series, is_table
@@ -33,6 +34,56 @@ IN_SPACE = {
 }
 
 
+# a legend beside a map would take most of the width of a phone
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light">
+<title>{title}</title>
+<style>body {{ margin: 0; background: white }}</style>
+</head>
+<body>
+{figure}
+<script>
+const plot = document.querySelector(".js-plotly-plot");
+let isNarrow = null;
+function arrange() {{
+  if (isNarrow === innerWidth < 700) return;
+  isNarrow = innerWidth < 700;
+  Plotly.relayout(plot, isNarrow
+    ? {{ "legend.orientation": "h", "legend.x": 0, "legend.y": -0.06 }}
+    : {{ "legend.orientation": "v", "legend.x": 1.02, "legend.y": 1 }});
+}}
+arrange();
+addEventListener("resize", arrange);
+</script>
+</body>
+</html>
+"""
+
+
+def html_page(displays: dict[str, Any], hover: Any = None, title: str = "") -> str:
+    """The text of an interactive page of displays of embeddings, which needs no
+    network. A menu chooses one of several."""
+    figures = {
+        name: interactive_figure(display, hover) for name, display in displays.items()
+    }
+    figure = next(iter(figures.values()))
+    if len(figures) > 1:
+        figure = _with_menu(figures)
+    if title:
+        heading = {"text": html.escape(title)}
+        figure.update_layout(title=heading, margin={"t": 60})
+    content = figure.to_html(
+        full_html=False,
+        default_height="97vh",
+        config={"displaylogo": False, "scrollZoom": True, "responsive": True},
+    )
+    return PAGE.format(title=html.escape(title or "Map of points"), figure=content)
+
+
 def interactive_figure(display: Any, hover: Any = None) -> Any:
     """The points of an `EmbeddingDisplay` as a figure of plotly."""
     try:
@@ -43,6 +94,10 @@ def interactive_figure(display: Any, hover: Any = None) -> Any:
         ) from error
     Z, n_old, colors = display.checked()
     columns = _hover_columns(hover, len(Z))
+    if "row" not in (title for title, _ in columns):
+        number = np.arange(len(Z))
+        rows = np.where(number < n_old, number, number - n_old).astype(np.int32)
+        columns.insert(0, ("row", rows))
     d = Z.shape[1]
     Z, figure = spread_out(Z), go.Figure()
     everyone = np.arange(len(Z))
@@ -52,28 +107,33 @@ def interactive_figure(display: Any, hover: Any = None) -> Any:
         ):
             if some.size:
                 style = _style(len(Z), is_new, n_old < len(Z), symbol, d)
-                group = name + " (new)" * (is_new and bool(name))
-                texts = _texts(columns, some, name)
+                group = name if name is None else name + " (new)" * is_new
+                shown = columns + _scale_columns(colors, display.y_label)
+                texts = _texts(shown, some, name)
                 figure.add_trace(_trace(go, Z[some], marker | style, group, texts))
-    _lay_out(figure, d, display.y_label, colors)
+    _lay_out(figure, d, display.y_label)
+    if d == 2 and colors.names is not None and len(colors.names) <= MAX_NAMES:
+        for name, (x, y) in islands_of(Z, colors):
+            figure.add_annotation(
+                x=x,
+                y=y,
+                text=f"<b>{html.escape(shortened(name))}</b>",
+                showarrow=False,
+                bgcolor="rgba(255, 255, 255, 0.5)",
+            )
     return figure
 
 
-def html_page(displays: dict[str, Any], hover: Any = None, title: str = "") -> str:
-    """The text of an interactive page of displays of embeddings, of which a menu
-    chooses one."""
-    figures = {
-        name: interactive_figure(display, hover) for name, display in displays.items()
-    }
-    figure = next(iter(figures.values()))
-    if len(figures) > 1:
-        figure = _with_menu(figures)
-    if title:
-        text = {"text": html.escape(title)}
-        figure.update_layout(title=text, margin={"t": 60})
-    return figure.to_html(
-        default_height="97vh", config={"displaylogo": False, "scrollZoom": True}
-    )
+def _scale_columns(colors, label):
+    """The column of the values of a scale, which are shown at the points."""
+    if colors.values is None:
+        return []
+    texts = [
+        MISSING if np.isnan(value) else colors.text_of(value)
+        for value in colors.values.tolist()
+    ]
+    title = html.escape(colors.title(label) or "value")
+    return [(title, np.array(texts, dtype=object))]
 
 
 def _with_menu(figures):
@@ -92,10 +152,15 @@ def _with_menu(figures):
             "method": "update",
             "args": [
                 {"visible": [owner == name for owner, _ in traces]},
-                {"legend.title.text": html.escape(name)},
+                {
+                    "legend.title.text": one.layout.legend.title.text or "",
+                    "annotations": [
+                        note.to_plotly_json() for note in one.layout.annotations
+                    ],
+                },
             ],
         }
-        for name in figures
+        for name, one in figures.items()
     ]
     menu = {"buttons": buttons, "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom"}
     return figure.update_layout(updatemenus=[menu], margin={"t": 60})
@@ -104,7 +169,7 @@ def _with_menu(figures):
 def _groups(colors, rows, palette, label):
     """(name, symbol, rows, colours) of the points of one entry of the legend."""
     if colors.values is not None:
-        missing = ~np.isfinite(colors.values[rows])
+        missing = np.isnan(colors.values[rows])
         yield MISSING, "circle", rows[missing], {"color": GREY}
         some, limits = rows[~missing], colors.limits()
         if limits is not None:
@@ -112,11 +177,12 @@ def _groups(colors, rows, palette, label):
             scale = [
                 [at, to_hex(colormap(at))] for at in np.linspace(0, 1, 17).tolist()
             ]
-            bar = {"title": {"text": html.escape(label)}}
-            if colors.are_dates:
-                at = np.linspace(*limits, 5)
-                bar["tickvals"] = at.tolist()
-                bar["ticktext"] = [str(np.datetime64(int(day), "D")) for day in at]
+            # above the map, where it fits on a phone too
+            bar = {"title": {"text": html.escape(colors.title(label))}}
+            bar |= {"orientation": "h", "thickness": 14, "y": 1.0}
+            if colors.scale == "dates":
+                at = np.linspace(*limits, 5).tolist()
+                bar |= {"tickvals": at, "ticktext": list(map(colors.text_of, at))}
             values = {
                 "color": colors.values[some].astype(np.float32),
                 "cmin": float(limits[0]),
@@ -125,9 +191,9 @@ def _groups(colors, rows, palette, label):
                 "colorbar": bar,
                 "showscale": True,
             }
-            yield "", "circle", some, values
+            yield None, "circle", some, values
     elif colors.names is None:
-        yield "", "circle", rows, {"color": BLUE}
+        yield None, "circle", rows, {"color": BLUE}
     else:
         names, looks = colors.with_missing()
         for k, (color, shape) in enumerate(looks):
@@ -154,7 +220,12 @@ def _trace(go, Z, marker, name, texts):
     """The points of one entry of the legend."""
     template, customdata = texts
     components = Z.astype(np.float32).T
-    common = {"marker": marker, "name": html.escape(name), "showlegend": bool(name)}
+    in_legend = name is not None
+    common = {
+        "marker": marker,
+        "name": html.escape(name or ""),
+        "showlegend": in_legend,
+    }
     common |= {"customdata": customdata, "hovertemplate": f"{template}<extra></extra>"}
     if len(components) <= 3:
         kind = go.Scattergl if len(components) == 2 else go.Scatter3d
@@ -170,34 +241,31 @@ def _trace(go, Z, marker, name, texts):
 
 
 def _hover_columns(hover, n):
-    """The columns that are shown, as texts without markup, by name."""
+    """The columns that are shown: pairs of a title and texts, without markup."""
     if hover is None:
-        return {}
+        return []
     if is_table(hover):
-        named = {
-            str(name): column(hover, k) for k, name in enumerate(columns_of(hover))
-        }
+        named = [(name, column(hover, k)) for k, name in enumerate(columns_of(hover))]
     elif is_series(hover):
-        named = {str(getattr(hover, "name", None) or "value"): hover}
+        named = [(getattr(hover, "name", None) or "value", hover)]
     elif isinstance(hover, dict):
-        named = {str(name): values for name, values in hover.items()}
+        named = list(hover.items())
     else:
         raise ValueError(
             "hover must be a data frame, a Series or a dict of columns, got "
             f"{short(hover)}"
         )
-    texts = {}
-    for name, values in named.items():
+    columns = []
+    for name, values in named:
         values = values.to_numpy() if is_series(values) else np.asarray(values)
         if values.shape != (n,):
             raise ValueError(
                 f"hover must have a value for each of the {n} points, got "
-                f"{values.shape} for {name!r}"
+                f"{values.shape} for {str(name)!r}"
             )
-        texts[html.escape(name)] = np.array(
-            [_text(value) for value in values], dtype=object
-        )
-    return texts
+        texts = np.array([_text(value) for value in values], dtype=object)
+        columns.append((html.escape(str(name)), texts))
+    return columns
 
 
 def _text(value):
@@ -207,23 +275,28 @@ def _text(value):
     if isinstance(value, np.datetime64):
         # of nanoseconds, and of microseconds with pandas 3
         return re.sub(r"T00:00:00(\.0*)?$", "", str(value))
+    if isinstance(value, np.timedelta64) and not np.isnat(value):
+        value = value.astype("m8[us]").item()
     return html.escape(str(value))
 
 
 def _texts(columns, rows, name):
     """The template of the text of a point, and the columns for it."""
-    # plotly would replace %{...} in names
-    name, *titles = (
-        text.replace("%{", "% {") for text in (html.escape(name), *columns)
-    )
-    lines = [f"<b>{name}</b>"] if name else []
-    lines += [f"{title}: %{{customdata[{k}]}}" for k, title in enumerate(titles)]
-    shown = [texts[rows] for texts in columns.values()]
-    customdata = np.column_stack(shown) if shown else None
-    return "<br>".join(lines) or "%{pointNumber}", customdata
+    heading = [] if name is None else [f"<b>{_literally(html.escape(name))}</b>"]
+    lines = [
+        f"{_literally(title)}: %{{customdata[{k}]}}"
+        for k, (title, _) in enumerate(columns)
+    ]
+    customdata = np.column_stack([values[rows] for _, values in columns])
+    return "<br>".join(heading + lines), customdata
 
 
-def _lay_out(figure, d, label, colors):
+def _literally(text):
+    """A text in which plotly does not replace %{...}."""
+    return text.replace("%{", "% {")
+
+
+def _lay_out(figure, d, label):
     """Axes without ticks, because only proximity is meaningful, and the legend."""
     bare = {"showticklabels": False, "showgrid": False, "zeroline": False, "ticks": ""}
     axes = {

@@ -1,10 +1,13 @@
 """What explains the colours of a map: legends, colour bars and names of classes."""
 
 import numpy as np
+from matplotlib import rcParams
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
-from scipy.ndimage import uniform_filter
+from scipy.ndimage import convolve
+
+from sk_stormc.plotting._style import shortened, visible, write_literally
 
 
 def write_legend(ax, looks, title, pairs, own):
@@ -17,7 +20,7 @@ def write_legend(ax, looks, title, pairs, own):
             linestyle="",
             marker=marker,
             markersize=6,
-            color=color,
+            color=visible(color),
             label=shortened(name),
         )
         for name, (color, marker) in looks.items()
@@ -29,12 +32,15 @@ def write_legend(ax, looks, title, pairs, own):
         "ncols": -(-len(handles) // 20),
         "handletextpad": 0.2,
     }
-    if pairs:
-        return ax.legend(loc="upper right", **style)
-    if not own:
-        return ax.legend(loc="best", framealpha=0.85, **style)
-    figure = ax.figure
-    legend = figure.legend(loc="outside right center", **style)
+    figure, beside = ax.figure, own and not pairs
+    if beside:
+        legend = figure.legend(loc="outside right center", **style)
+    else:
+        place = {"loc": "upper right"} if pairs else {"loc": "best", "framealpha": 0.85}
+        legend = ax.legend(**place, **style)
+    write_literally(legend)
+    if not beside:
+        return legend
     figure.draw_without_rendering()
     # the map keeps its size beside a wide legend
     width = legend.get_window_extent().width / figure.dpi
@@ -42,7 +48,7 @@ def write_legend(ax, looks, title, pairs, own):
     return legend
 
 
-def write_colorbar(ax, axes, scatter, label, are_dates):
+def write_colorbar(ax, axes, scatter, label, colors):
     """A colour bar of the last points with a scale, or None if all values are
     missing."""
     scales = [points for points in scatter if points.get_array() is not None]
@@ -51,36 +57,28 @@ def write_colorbar(ax, axes, scatter, label, are_dates):
     # the third axis has its label on this side
     pad = 0.14 if ax.name == "3d" else 0.02
     bar = ax.figure.colorbar(
-        scales[-1], ax=axes.tolist(), label=label, shrink=0.8, pad=pad
+        scales[-1], ax=axes.tolist(), label=colors.title(label), shrink=0.8, pad=pad
     )
     bar.solids.set(alpha=1)
-    if are_dates:
+    write_literally(bar.ax.yaxis.label)
+    if colors.scale == "dates":
         locator = AutoDateLocator()
         bar.ax.yaxis.set_major_locator(locator)
         bar.ax.yaxis.set_major_formatter(ConciseDateFormatter(locator))
     return bar
 
 
-def shortened(name, length=28):
-    """A name of at most ``length`` characters, of which the middle is left out."""
-    if len(name) <= length:
-        return name
-    return f"{name[: length // 2]}…{name[1 - length // 2 :]}"
-
-
 def name_classes(ax, Z, colors):
     """Write the name of each class where its points are densest, unless another name is
     there."""
     ax.figure.figure.draw_without_rendering()  # the layout determines the space
-    labels, boxes, extent = [], [], np.stack([Z.min(axis=0), Z.max(axis=0)], axis=1)
-    counts = np.bincount(colors.codes[colors.codes >= 0], minlength=len(colors.names))
-    style = {"ha": "center", "va": "center", "fontweight": "bold"}
-    outline = withStroke(linewidth=2.5, foreground="white")
-    for k in np.argsort(-counts, kind="stable"):  # the largest first
-        place = _heart(Z[colors.codes == k], extent)
-        label = ax.text(*place, shortened(colors.names[k]), fontsize="medium", **style)
+    labels, boxes = [], []
+    style = {"ha": "center", "va": "center", "fontweight": "bold", "parse_math": False}
+    outline = withStroke(linewidth=2.5, foreground=rcParams["axes.facecolor"])
+    for name, place in islands_of(Z, colors):
+        label = ax.text(*place, shortened(name), fontsize="medium", **style)
         label.set(in_layout=False, clip_on=True, path_effects=[outline])
-        box = label.get_window_extent()
+        box = label.get_window_extent().padded(3)
         if any(box.overlaps(other) for other in boxes):
             label.remove()
         else:
@@ -89,13 +87,32 @@ def name_classes(ax, Z, colors):
     return labels
 
 
-def _heart(points, extent):
-    """The point in the middle of the densest part of a class, which may have several
-    parts."""
+def islands_of(Z, colors):
+    """The name of each class and the middle of its largest island, the largest class
+    first. A class has an island where most of the points are its own."""
+    extent = np.stack([Z.min(axis=0), Z.max(axis=0)], axis=1)
+    of_all = _around(Z, extent)[1]
+    sizes = np.bincount(colors.codes[colors.codes >= 0], minlength=len(colors.names))
+    for k in np.argsort(-sizes, kind="stable"):
+        points = Z[colors.codes == k]
+        if not len(points):
+            continue
+        counts, of_class, edges = _around(points, extent)
+        share = of_class / np.maximum(of_all, 1)
+        # by more than the standard error of a sample twice
+        error = np.sqrt(share * (1 - share) / np.maximum(of_all, 1))
+        is_island = (counts > 0) & (share - 2 * error > 0.5)
+        if is_island.any():
+            cell = np.unravel_index(np.argmax(of_class * is_island), counts.shape)
+            low = [edge[max(j - 1, 0)] for edge, j in zip(edges, cell, strict=True)]
+            high = [edge[: j + 3][-1] for edge, j in zip(edges, cell, strict=True)]
+            near = points[((points >= low) & (points <= high)).all(axis=1)]
+            middle = np.abs(near - np.median(near, axis=0)).sum(axis=1).argmin()
+            yield colors.names[k], near[middle]
+
+
+def _around(points, extent):
+    """Numbers of points in the cells of a grid, those in each cell and the cells around
+    it, and the edges of the cells."""
     counts, *edges = np.histogram2d(*points.T, bins=12, range=extent)
-    around = uniform_filter(counts, 3, mode="constant")
-    best = np.unravel_index(np.argmax(around * (counts > 0)), counts.shape)
-    low = [edge[max(k - 1, 0)] for edge, k in zip(edges, best, strict=True)]
-    high = [edge[: k + 3][-1] for edge, k in zip(edges, best, strict=True)]
-    near = points[((points >= low) & (points <= high)).all(axis=1)]
-    return near[np.abs(near - np.median(near, axis=0)).sum(axis=1).argmin()]
+    return counts, convolve(counts, np.ones((3, 3)), mode="constant"), edges

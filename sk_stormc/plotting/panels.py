@@ -7,7 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-from sk_stormc.plotting._style import styles_of, unmanaged_figure
+from sk_stormc.plotting._style import (
+    shortened,
+    styles_of,
+    unmanaged_figure,
+    write_literally,
+)
 from sk_stormc.plotting.convergence import ConvergenceDisplay, scale_x, x_limits
 from sk_stormc.plotting.embedding import EmbeddingDisplay
 from sk_stormc.utils.types import ArrayLike
@@ -88,9 +93,10 @@ def plot_curves(
             }
             display = ConvergenceDisplay(curves, y_scale="log")
             display.plot(ax, legend=False, styles=styles)
-        row[0].set_ylabel(title if "\n" in title else textwrap.fill(title, 30))
+        label = title if "\n" in title else textwrap.fill(title, 30)
+        row[0].set_ylabel(label, parse_math=False)
     for ax, label in zip(axes[0], labels, strict=True):
-        ax.set_title(label, fontsize="medium")
+        ax.set_title(label, fontsize="medium", parse_math=False)
     for ax in axes[-1]:
         ax.set_xlabel("IFO")
     figure.align_ylabels(axes[:, 0])
@@ -102,8 +108,12 @@ def plot_curves(
     ]
     scale_x(axes[0, 0], x_limits(ifo), "log")
     handles = {line.get_label(): line for ax in axes[:, 0] for line in ax.get_lines()}
-    handles = [handles[name] for name in styles]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4, handlelength=4)
+    handles = [handles[shortened(name)] for name in styles]
+    write_literally(
+        figure.legend(
+            handles=handles, loc="outside lower center", ncols=4, handlelength=4
+        )
+    )
     return figure
 
 
@@ -157,7 +167,7 @@ def plot_embeddings(
     for ax, (title, points) in zip(axes, panels.items(), strict=False):
         with naming("labels"):
             EmbeddingDisplay(np.asarray(points)[:, :2], y=labels).plot(ax, legend=False)
-        ax.set_title(title, fontsize="medium")
+        ax.set_title(title, fontsize="medium", parse_math=False)
         ax.set(xlabel="", ylabel="")
     return figure
 

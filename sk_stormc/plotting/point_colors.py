@@ -42,18 +42,32 @@ class PointColors:
     looks : list of tuple or None
         Colour and shape of each class.
     values : ndarray of shape (n_points,) or None
-        Values of a scale. NaN is a missing value. Dates are days since 1970.
-    are_dates : bool
+        Values of a scale. NaN is a missing value.
+    scale : {"numbers", "dates", "durations"}
+        What the values are. Dates are days since 1970, and durations have a unit.
+    unit : str
+        The unit of durations, such as "hours", and otherwise "".
     """
 
     codes: np.ndarray
     names: list[str] | None = None
     looks: list[tuple[str, str]] | None = None
     values: np.ndarray | None = None
-    are_dates: bool = False
+    scale: str = "numbers"
+    unit: str = ""
+
+    def title(self, label):
+        """The title of a scale, with its unit."""
+        return f"{label} ({self.unit})".lstrip() if self.unit else label
+
+    def text_of(self, value):
+        """A value of a scale as text."""
+        if self.scale == "dates" and np.isfinite(value):
+            return str(np.datetime64(int(value), "D"))
+        return f"{value:.6g}"
 
     def limits(self):
-        """The smallest and the largest value of a scale, or None."""
+        """The smallest and the largest finite value of a scale, or None."""
         values = np.empty(0) if self.values is None else self.values
         good = values[np.isfinite(values)]
         return (good.min(), good.max()) if good.size else None
@@ -93,20 +107,31 @@ def point_colors(y, n, y_new=None, n_new=0, palette=None, order=None, known=None
         if (old.names is None) != (new.names is None):
             old = _read("y", y, n, as_scale=True)
             new = _read("y_new", y_new, n_new, as_scale=True)
-        if (old.names is None, old.are_dates) != (new.names is None, new.are_dates):
+        if (old.names is None, old.scale) != (new.names is None, new.scale):
             raise ValueError("y_new must be classes, numbers or dates if y are")
     old, new = old or _all_missing(new, n), new or _all_missing(old, n_new)
     if old.values is not None:
-        values = np.concatenate([old.values, new.values])
-        return PointColors(
-            np.zeros(n + n_new, int), values=values, are_dates=old.are_dates
-        )
+        values, unit = np.concatenate([old.values, new.values]), ""
+        if old.scale == "durations":
+            values, unit = _with_unit(values)
+        codes = np.zeros(n + n_new, int)
+        return PointColors(codes, values=values, scale=old.scale, unit=unit)
     names = _ordered(dict.fromkeys([*old.names, *new.names]), order)
     if len(names) > CLASSES:
         raise ValueError(f"y must have at most {CLASSES} classes, got {len(names)}")
     codes = [_places(part.names, names)[part.codes] for part in (old, new)]
     looks = _looks(names, palette, known or {})
     return PointColors(np.concatenate(codes), names, looks)
+
+
+def _with_unit(seconds):
+    """Durations in the largest unit of which the longest has at least two."""
+    longest = np.abs(seconds[np.isfinite(seconds)]).max(initial=0.0)
+    units = {"days": 86_400.0, "hours": 3600.0, "minutes": 60.0}
+    for unit, length in units.items():
+        if longest >= 2 * length:
+            return seconds / length, unit
+    return seconds, "seconds"
 
 
 def _places(some, names):
@@ -118,9 +143,8 @@ def _places(some, names):
 def _all_missing(like, n):
     """The colours of n points without values, beside those of others."""
     if like.names is None:
-        return PointColors(
-            np.zeros(n, int), values=np.full(n, np.nan), are_dates=like.are_dates
-        )
+        missing = np.full(n, np.nan)
+        return PointColors(np.zeros(n, int), values=missing, scale=like.scale)
     return PointColors(np.full(n, -1), [])
 
 
@@ -149,14 +173,14 @@ def _read(name, y, n, as_scale=False):
     if present.dtype.kind == "O":
         present = _as_one_type(present)
     kind = present.dtype.kind
-    if kind == "M" or (kind in "fiu" and (as_scale or not _are_few_integers(present))):
-        scale = np.full(n, np.nan)
-        scale[~missing] = (
-            present.astype("M8[ns]").astype(float) / 86_400e9
-            if kind == "M"
-            else present
-        )
-        return PointColors(np.zeros(n, int), values=scale, are_dates=kind == "M")
+    if kind in "Mm" or (kind in "fiu" and (as_scale or not _are_few_integers(present))):
+        values = np.full(n, np.nan)
+        scale = {"M": "dates", "m": "durations"}.get(kind, "numbers")
+        nanoseconds = {"dates": 86_400e9, "durations": 1e9}  # of the unit
+        if scale != "numbers":
+            present = present.astype(f"{kind}8[ns]").astype(float) / nanoseconds[scale]
+        values[~missing] = present
+        return PointColors(np.zeros(n, int), values=values, scale=scale)
     if kind not in "biufUS":
         raise ValueError(
             f"{name} must be numbers, dates or names of classes, got {values.dtype}"
@@ -202,8 +226,8 @@ def _categories(y):
 def _is_missing(values):
     """Which values are None, NaN, NaT or NA."""
     if values.dtype.kind != "O":
-        known = values.dtype.kind not in "biufcmM" or np.isfinite(values)
-        return ~np.broadcast_to(known, len(values))
+        # NaN and NaT are not equal to themselves
+        return values != values
     return np.array(
         [
             v is None or type(v).__name__ in ("NAType", "NaTType") or v != v
@@ -224,8 +248,12 @@ def _as_one_type(values):
         for kind in kinds
     ):
         return np.array(values.tolist())
+    if all(hasattr(value, "start_time") for value in values):  # periods of pandas
+        values = np.array([value.start_time for value in values], dtype=object)
     if all(hasattr(value, "isoformat") and hasattr(value, "year") for value in values):
         return local_times(values).astype("M8[ns]")
+    if all(hasattr(value, "total_seconds") for value in values):
+        return values.astype("m8[us]")
     return values.astype(str)
 
 

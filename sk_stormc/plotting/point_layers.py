@@ -5,7 +5,7 @@ import numpy as np
 from matplotlib.colors import is_color_like
 from matplotlib.markers import MarkerStyle
 
-from sk_stormc.plotting._style import BLUE
+from sk_stormc.plotting._style import BLUE, visible
 from sk_stormc.plotting.point_colors import GREY, colormap_of
 from sk_stormc.utils.frames import is_series
 
@@ -38,7 +38,7 @@ class PointLayers:
         if not new.size:
             return self._draw_some(ax, Z, old, some)
         above = some | {"alpha": 1.0, "s": 2.5 * max(size, 6 / crowd), "zorder": 2}
-        above |= {"linewidth": 0.7, "edgecolor": "black"}
+        above |= {"linewidth": 0.7, "edgecolor": visible("black")}
         return [
             *self._draw_some(ax, Z, old, some | {"alpha": 0.35 * opacity}),
             *self._draw_some(ax, Z, new, above),
@@ -66,7 +66,7 @@ class PointLayers:
         values are behind the others."""
         colors = self.colors
         if colors.values is not None:
-            missing = ~np.isfinite(colors.values[rows])
+            missing = np.isnan(colors.values[rows])
             if missing.any():
                 yield "o", rows[missing], {"c": [GREY]}
             if not missing.all():
@@ -77,6 +77,7 @@ class PointLayers:
         else:
             names, looks = colors.with_missing()
             color, shape = (np.array(part) for part in zip(*looks, strict=True))
+            color = np.array([visible(one) for one in color])
             codes = colors.codes[rows]
             for marker in dict.fromkeys(shape):
                 some = shape[codes] == marker

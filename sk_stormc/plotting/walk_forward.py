@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle
+from itertools import cycle, product
 from typing import Any, Self
 
 import numpy as np
@@ -15,11 +15,16 @@ from matplotlib.ticker import PercentFormatter
 
 from sk_stormc.plotting._style import (
     COLORS,
-    GRID,
+    LINE_STYLES,
     axes_for,
     check_kwargs,
+    draw_grid,
+    grey,
     local_times,
     log_axis,
+    shortened,
+    visible,
+    write_literally,
 )
 from sk_stormc.portfolio.backtest.walk_results import (
     BENCHMARK,
@@ -29,6 +34,7 @@ from sk_stormc.portfolio.backtest.walk_results import (
     drawdowns_of,
     statistics_of,
 )
+from sk_stormc.utils.frames import column, columns_of, index_of, is_table
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import (
     all_finite,
@@ -40,11 +46,9 @@ from sk_stormc.utils.validation import (
 
 # of the assets with an area of their own
 AREAS = [color for color in COLORS if color != "#000000"]
-OTHERS, REST = "others", "0.8"  # name and colour of the area of the other assets
-STYLES = {
-    EQUAL: {"color": "0.45", "linestyle": "--"},
-    BENCHMARK: {"color": "0.1", "linestyle": ":"},
-}
+OTHERS = "others"  # name of the area of the other assets
+# shares of grey and line styles of what portfolios are compared with
+STYLES = {EQUAL: (0.45, "--"), BENCHMARK: (0.1, ":")}
 
 
 class WalkForwardDisplay:
@@ -58,8 +62,9 @@ class WalkForwardDisplay:
 
     Parameters
     ----------
-    returns : dict of array-like of shape (n_periods,)
-        Net returns of each portfolio, as fractions.
+    returns : dict of array-like of shape (n_periods,), or DataFrame
+        Net returns of each portfolio, as fractions. The index of a data frame has the
+        dates, unless they are given.
     weights : dict of array-like of shape (n_periods, n_assets), default=None
         Weights of portfolios at the beginning of each period.
     dates : array-like of shape (n_periods,), default=None
@@ -106,7 +111,7 @@ class WalkForwardDisplay:
 
     def __init__(
         self,
-        returns: Mapping[str, ArrayLike],
+        returns: Any,
         weights: Mapping[str, ArrayLike] | None = None,
         *,
         dates: ArrayLike | None = None,
@@ -205,17 +210,30 @@ class WalkForwardDisplay:
         check_bool("legend", legend)
         check_number("periods_per_year", self.periods_per_year, low=0, inclusive=False)
         check_kwargs("plot", kwargs, Line2D)
+        if "label" in kwargs:
+            raise ValueError(
+                "label must not be given: the keys of returns name the portfolios"
+            )
         returns, weights, names = self._checked()
-        dates = _positions(self.dates, len(next(iter(returns.values()))))
+        dates = self.dates
+        if dates is None and is_table(self.returns):
+            dates = index_of(self.returns)
+        dates = _positions(dates, len(next(iter(returns.values()))))
         axes, named = self._axes(axes, list(weights)), _named(weights)
-        colors, (wealth, drawdowns) = cycle(COLORS), axes[:2]
+        # the colours again, with other lines, for more portfolios
+        looks, (wealth, drawdowns) = cycle(product(LINE_STYLES, COLORS)), axes[:2]
         self.wealth_lines_, self.drawdown_lines_, self.areas_ = {}, {}, {}
         for name, values in returns.items():
-            style = STYLES.get(name) or {"color": next(colors), **kwargs}
+            if name in STYLES:
+                share, line = STYLES[name]
+                style = {"color": grey(share), "linestyle": line}
+            else:
+                line, color = next(looks)
+                style = {"color": visible(color), "linestyle": line, **kwargs}
             statistics = statistics_of(values, self.periods_per_year)
             label = (
-                f"{name}: {statistics['annual return']:.1%} a year, deviation "
-                f"{statistics['annual deviation']:.1%}"
+                f"{shortened(name)}: {statistics['annual return']:.1%} a year, "
+                f"deviation {statistics['annual deviation']:.1%}"
             )
             (self.wealth_lines_[name],) = wealth.plot(
                 dates, np.cumprod(1 + values), **{"label": label, **style}
@@ -230,45 +248,48 @@ class WalkForwardDisplay:
         drawdowns.set(ylabel="drawdown")
         drawdowns.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         for ax in axes[:2]:
-            ax.grid(True, **GRID)
+            draw_grid(ax)
         for ax, (name, values) in zip(axes[2:], weights.items(), strict=True):
             self.areas_[name] = _draw_areas(ax, dates, values, named, names)
             ax.set(ylabel="weights")
-            ax.set_title(name, loc="left", fontsize="medium")
+            title = shortened(name, 60)
+            ax.set_title(title, loc="left", fontsize="medium", parse_math=False)
         if legend:
-            wealth.legend(
-                loc="lower left",
-                bbox_to_anchor=(0.0, 1.0),
-                ncols=2,
-                fontsize="small",
-                frameon=False,
-            )
-            areas = {
-                label: area
-                for drawn in self.areas_.values()
-                for label, area in drawn.items()
-            }
-            labels = sorted(areas, key=lambda label: label == OTHERS)  # the last one
-            if labels:
-                axes[2].legend(
-                    [areas[label] for label in labels],
-                    labels,
-                    loc="upper left",
-                    bbox_to_anchor=(1.0, 1.0),
-                    fontsize="small",
-                    frameon=False,
-                )
-        wealth.set_xlim(dates[0], dates[-1])
-        if dates.dtype.kind == "M":
-            wealth.xaxis.set_major_formatter(
-                ConciseDateFormatter(wealth.xaxis.get_major_locator())
-            )
+            self._write_legends(axes)
+        for ax in axes:  # the caller's axes may not share theirs
+            if len(dates) > 1:
+                ax.set_xlim(dates[0], dates[-1])
+            if dates.dtype.kind == "M":
+                locator = ax.xaxis.get_major_locator()
+                ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
         self.axes_, self.figure_ = np.array(axes, dtype=object), axes[0].figure
         return self
 
+    def _write_legends(self, axes):
+        """The legends of the portfolios, above their wealth, and of the assets."""
+        style = {"fontsize": "small", "frameon": False}
+        place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": 2}
+        legends = [axes[0].legend(**place, **style)]
+        areas = {
+            label: area
+            for drawn in self.areas_.values()
+            for label, area in drawn.items()
+        }
+        labels = sorted(areas, key=lambda label: label == OTHERS)  # the last one
+        if labels:
+            handles = [areas[label] for label in labels]
+            place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+            names = [shortened(label, 24) for label in labels]
+            legends.append(axes[2].legend(handles, names, **place, **style))
+        write_literally(*legends)
+
     def _checked(self):
         """The returns and the weights as arrays, and the names of the assets."""
-        returns = _by_portfolio("returns", self.returns, at_least=1)
+        returns = self.returns
+        if is_table(returns):
+            names = map(str, columns_of(returns))
+            returns = {name: column(returns, k) for k, name in enumerate(names)}
+        returns = _by_portfolio("returns", returns, at_least=1)
         n = next(iter(returns.values())).size
         for name, values in returns.items():
             if values.shape != (n,) or not n or not all_finite(values):
@@ -361,12 +382,12 @@ def _draw_areas(ax, dates, weights, named, names):
     others = [k for k in np.flatnonzero(weights.any(axis=0)) if k not in named]
     labels = [names[k] for k in named] + [OTHERS] * bool(others)
     groups = [[k] for k in named] + [others] * bool(others)
-    colors = [*AREAS[: len(named)], REST]
+    colors = [*AREAS[: len(named)], grey(0.8)]
     areas = {}
     for part in (np.minimum(weights, 0.0), np.maximum(weights, 0.0)):
         if part.any():
             rows = [part[:, group].sum(axis=1) for group in groups]
             drawn = ax.stackplot(dates, rows, colors=colors, linewidth=0)
             areas = dict(zip(labels, drawn, strict=True))
-    ax.axhline(0.0, color="0.3", linewidth=0.6)
+    ax.axhline(0.0, color=grey(0.3), linewidth=0.6)
     return areas

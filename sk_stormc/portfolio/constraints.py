@@ -1,5 +1,4 @@
-"""Constraints and transaction costs of a portfolio as a penalty, and the check that
-they are feasible."""
+"""The feasible set of a portfolio from its parameters, which are checked here."""
 
 from collections.abc import Mapping, Set
 from functools import cache
@@ -8,40 +7,62 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import block_diag
 
-from sk_stormc.core.penalties import L1, Box, Simplex, as_penalty
+from sk_stormc.core.penalties import Box
 from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
 from sk_stormc.portfolio.exact.linear_programs import linear_program, one_sided
-from sk_stormc.portfolio.exact.linearly_constrained import LinearlyConstrained
 from sk_stormc.portfolio.exact.tolerances import CONSTRAINT_TOLERANCE, PROGRAM_TOLERANCE
-from sk_stormc.portfolio.exact.trading_costs import TradingCosts
 from sk_stormc.portfolio.labels import aligned
-from sk_stormc.portfolio.linear_constraints import Linear, linear_of
-from sk_stormc.portfolio.returns import column_of, without
+from sk_stormc.portfolio.linear_constraints import linear_of
+from sk_stormc.portfolio.returns import column_of
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.utils.validation import as_numbers, check_number, is_real, is_word, short
 from sk_stormc.utils.warnings import warn
 
 __all__ = [
+    "feasible_set_of",
     "held_now",
-    "penalty_of",
     "refuse_linear_constraints",
     "warn_of_no_constraint",
 ]
 
 
-def penalty_of(portfolio, n_assets, columns):
-    """The penalty with all constraints and costs of a `CompositionalPortfolio`, or
-    None."""
-    penalty = _with_proximal_operator(portfolio, n_assets, columns)
-    penalty = _linearly_constrained(portfolio, penalty, n_assets, columns)
-    check_size(portfolio, penalty)
-    return penalty
+def feasible_set_of(portfolio, n_assets, columns):
+    """The `FeasibleSet` of a `CompositionalPortfolio`, without its least mean return,
+    which needs the returns."""
+    box = _box(portfolio, n_assets, columns)
+    previous = held_now(portfolio.previous_weights, n_assets, columns)
+    cost = _cost(portfolio.transaction_cost, n_assets, columns)
+    linear = linear_of(
+        portfolio.linear_constraints, portfolio.groups, columns, n_assets
+    )
+    place = column_of(portfolio.benchmark, columns, n_assets)
+    if place is not None:  # the weight of the benchmark's column is 0
+        others, previous = np.arange(n_assets) != place, previous.copy()
+        previous[place] = 0.0
+        bounds = (np.where(others, bound, 0.0) for bound in (box.low, box.high))
+        box = Box(*bounds, box.budget, box.alpha)
+        box.check(n_assets)
+    check_number("max_turnover", portfolio.max_turnover, low=0, words=(None,))
+    feasible = FeasibleSet(
+        box,
+        previous,
+        cost,
+        float(portfolio.l2),
+        linear,
+        portfolio.max_turnover,
+        portfolio.max_gross,
+        portfolio.benchmark is not None,
+        portfolio.min_return,
+    )
+    if feasible.is_empty():
+        _name_contradiction(feasible)
+    check_size(portfolio, feasible)
+    return feasible
 
 
-def _with_proximal_operator(portfolio, n_assets, columns):
-    """The penalty with bounds, budget, l1 norm and transaction costs, or None."""
-    constraint, budget = portfolio.constraint, portfolio.budget
-    l1, l2 = portfolio.l1, portfolio.l2
+def _box(portfolio, n_assets, columns):
+    """The bounds, the budget and the l1 norm."""
+    constraint, budget, l1 = portfolio.constraint, portfolio.budget, portfolio.l1
     check_number("l1", l1, low=0)
     check_number("budget", budget, words=(None,))
     long_only = is_word(constraint, "long_only")
@@ -53,18 +74,10 @@ def _with_proximal_operator(portfolio, n_assets, columns):
             )
         check_number("budget", budget, low=0, inclusive=False, words=(None,))
         budget = 1.0 if budget is None else budget
-    turnover = _turnover(
-        portfolio.previous_weights, portfolio.transaction_cost, n_assets, columns
-    )
-    turnover = (np.zeros(n_assets), 0.0) if turnover is None and l2 else turnover
-    if long_only and turnover is None:
-        return Simplex(budget)
-    if constraint is None and budget is None and turnover is None:
-        return L1(l1) if l1 else None
     low, high = (0.0, np.inf) if long_only else _bounds(constraint, n_assets, columns)
     box = Box(low, high, budget=budget, alpha=l1)
     box.check(n_assets)
-    return box if turnover is None else TradingCosts(*turnover, box, l2)
+    return box
 
 
 def _bounds(constraint, n_assets, columns):
@@ -107,23 +120,41 @@ def _pairs_by_asset(constraint, n_assets):
     return n_assets != 2 or bool((low <= high).all() and (low < high).any())
 
 
-def _turnover(previous, cost, n_assets, columns):
-    """The validated previous weights and costs, or None if trades cost nothing."""
-    if previous is None and is_real(cost) and cost == 0:
-        return None
-    previous = held_now(previous, n_assets, columns)
-    cost = aligned("transaction_cost", cost, columns, n_assets)
-    return (previous, cost) if TradingCosts(previous, cost).cost.any() else None
-
-
 def held_now(previous, n_assets, columns):
     """Return ``previous_weights`` as an array of shape (n_assets,). None means
     zeros."""
     if previous is None:
         return np.zeros(n_assets)
-    held = TradingCosts(aligned("previous_weights", previous, columns, n_assets), 0.0)
-    held.check(n_assets)
-    return held.previous
+    held = as_numbers(
+        "previous_weights", aligned("previous_weights", previous, columns, n_assets)
+    )
+    if held.ndim != 1 or not np.isfinite(held).all():
+        raise ValueError(
+            "previous_weights must be finite, one for each asset, got "
+            f"{short(previous)}"
+        )
+    if len(held) != n_assets:
+        raise ValueError(
+            f"previous_weights must be of shape ({n_assets},), got {held.shape}"
+        )
+    return held
+
+
+def _cost(given, n_assets, columns):
+    """The cost of a unit of each asset."""
+    cost = as_numbers(
+        "transaction_cost", aligned("transaction_cost", given, columns, n_assets)
+    )
+    if cost.shape not in ((), (n_assets,)):
+        raise ValueError(
+            f"transaction_cost must be one number or of shape ({n_assets},), got "
+            f"{cost.shape}"
+        )
+    if not (np.isfinite(cost) & (cost >= 0)).all():
+        raise ValueError(
+            f"transaction_cost must be finite and >= 0, got {short(given)}"
+        )
+    return np.broadcast_to(cost, n_assets)
 
 
 # Python's own filter for repeated warnings is reset by every use of
@@ -139,38 +170,37 @@ def warn_of_no_constraint():
     )
 
 
-def check_size(portfolio, penalty):
+def check_size(portfolio, feasible):
     """Raise a ValueError if the objective needs a constraint on the size of the
     portfolio and there is none.
 
     Without it the portfolio of minimum risk is the empty one. If risk and return are
     both proportional to the weights, the optimum is the empty portfolio or does not
-    exist, and all multiples of a portfolio have the same ratio.
+    exist, and all multiples of a portfolio have the same ratio. A maximum risk is
+    itself such a constraint.
     """
-    ratio = portfolio.objective == "ratio"
-    utility = not ratio and portfolio.max_risk is None
-    aversion = portfolio.risk_aversion
-    least = utility and is_real(aversion) and aversion == np.inf
-    if not (least or ratio or MEASURES[portfolio.risk_measure].power == 1):
+    ratio, aversion = portfolio.objective == "ratio", portfolio.risk_aversion
+    least = not ratio and is_real(aversion) and aversion == np.inf
+    alike = ratio or MEASURES[portfolio.risk_measure].power == 1
+    if portfolio.max_risk is not None or not (least or alike):
         return
-    bounded = False  # whether a term is not proportional to the weights
-    if isinstance(penalty, LinearlyConstrained):
-        infeasible = penalty.violation(np.zeros(penalty.n_assets)) > 0
-        if penalty.has_benchmark or infeasible or (penalty.min_return or 0) > 0:
-            return
-        bounded, penalty = bool(penalty.norms()), penalty.penalty
-    if isinstance(penalty, TradingCosts):
-        if np.any(penalty.cost):  # its costs are proportional to another distance
-            return
-        bounded, penalty = True, penalty.box
-    box = as_penalty(penalty).as_box()
-    low, high = np.asarray(box.low), np.asarray(box.high)
-    if least:  # whether the empty portfolio is feasible
-        sizeless = (low <= 0).all() and (high >= 0).all()
+    box = feasible.box
+    # costs of trades are proportional to another distance
+    sized = (
+        box.budget
+        or feasible.has_benchmark
+        or feasible.violation(np.zeros(feasible.n))
+        or (feasible.min_return or 0) > 0
+        or feasible.cost.any()
+    )
+    if least:
+        sized = sized or (box.low > 0).any() or (box.high < 0).any()
     else:
-        endless = [(np.isinf(bound) | (bound == 0)).all() for bound in (low, high)]
-        sizeless = all(endless) and not bounded
-    if box.budget or not sizeless:
+        sized = sized or feasible.limits or feasible.l2
+        sized = sized or not all(
+            (np.isinf(bound) | (bound == 0)).all() for bound in (box.low, box.high)
+        )
+    if sized:
         return
     if ratio:
         asked = "objective='ratio'"
@@ -189,52 +219,27 @@ def check_size(portfolio, penalty):
     )
 
 
-def _linearly_constrained(portfolio, penalty, n_assets, columns):
-    """The penalty with linear constraints, limits of norms, a least mean return and a
-    benchmark, if there are any: they have no proximal operator."""
-    linear = linear_of(
-        portfolio.linear_constraints, portfolio.groups, columns, n_assets
-    )
-    previous = held_now(portfolio.previous_weights, n_assets, columns)
-    place = column_of(portfolio.benchmark, columns, n_assets)
-    if place is not None:
-        penalty, previous[place] = without(penalty, place, n_assets), 0.0
-    check_number("max_turnover", portfolio.max_turnover, low=0, words=(None,))
-    limits = {
-        name: getattr(portfolio, name)
-        for name in ("max_turnover", "max_gross", "min_return")
-    }
-    constraints = linear, portfolio.benchmark, *limits.values()
-    if all(part is None for part in constraints):
-        return penalty
-    if linear is None:
-        linear = Linear(np.zeros((0, n_assets)), np.zeros(0), np.zeros(0), [])
-    penalty = LinearlyConstrained(
-        penalty, linear, previous, portfolio.benchmark is not None, **limits
-    )
-    check_feasible(penalty)
-    return penalty
-
-
-def refuse_linear_constraints(penalty, what, instead):
-    """Raise a ValueError if the penalty has constraints that the method ``what`` does
-    not support."""
-    if isinstance(penalty, LinearlyConstrained):
+def refuse_linear_constraints(feasible, what, instead):
+    """Raise a ValueError if the set has constraints that the method ``what`` does not
+    support."""
+    if feasible.parameters():
         raise ValueError(
-            f"{what} cannot be used with {' and '.join(penalty.parameters())}, for "
+            f"{what} cannot be used with {' and '.join(feasible.parameters())}, for "
             f"which there is no proximal operator: {instead}"
         )
 
 
-def check_feasible(penalty):
-    """Raise a ValueError if no portfolio meets all constraints, by a linear program.
+def _name_contradiction(feasible):
+    """Raise a ValueError that names constraints which contradict each other, by a
+    linear program.
 
     Bounds and budget are hard constraints. The violations of the other constraints are
     minimised. Constraints with a nonzero multiplier in the solution contradict each
     other.
     """
-    n, linear, norms = penalty.n_assets, penalty.linear, penalty.norms()
-    feasible, k = FeasibleSet.of(penalty.penalty, n), len(norms)
+    n, linear, norms = feasible.n_assets, feasible.linear, feasible.limits
+    box, k = feasible.box, len(norms)
+    low, high = (np.broadcast_to(bound, n) for bound in (box.low, box.high))
     limits = [limit for _, limit in norms.values()]
     names = [*linear.names, *(f"{name}={norms[name][1]:g}" for name in norms)]
     size = np.abs(linear.A).max(axis=1, initial=0.0)
@@ -250,8 +255,8 @@ def check_feasible(penalty):
         blocks += [[np.hstack([sign * one, -distance]), None] for sign in (1, -1)]
         rhs += [centre, -centre]
     cost = np.r_[np.zeros(n + k * n), np.ones(len(names))]
-    E, e = np.ones((int(feasible.budget is not None), n)), [feasible.budget]
-    program = linear_program(cost, blocks, rhs, E, e, feasible.low, feasible.high)
+    E, e = np.ones((int(box.budget is not None), n)), [box.budget]
+    program = linear_program(cost, blocks, rhs, E, e, low, high)
     # HiGHS may miss several feasible constraints by its tolerance
     largest = 1.0 + np.abs(np.concatenate(rhs)).max(initial=0.0)
     if program.status != 0 or program.fun <= 10 * CONSTRAINT_TOLERANCE * largest:
@@ -261,7 +266,7 @@ def check_feasible(penalty):
     missing = program.x[-len(names) :] * size
     worst = int(np.argmax(missing))
     raise ValueError(
-        f"{' and '.join(penalty.parameters())} must leave a portfolio, but with the "
+        f"{' and '.join(feasible.parameters())} must leave a portfolio, but with the "
         f"bounds and the budget no weights meet {' and '.join(contradicting)}: "
         f"{names[worst]!r} is missed by {missing[worst]:.3g} at least"
     )

@@ -390,7 +390,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         else:
             method = exact_method(self, solver, task, limits)
         if method is None:
-            run, conclude = run_iterative, conclude_iterative
+            run = partial(run_iterative, task=task)
+            conclude = conclude_iterative
             method = self._stepping_solver()
             problem = self._problem(task, returns, weights)
             method.accept(problem)
@@ -403,7 +404,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         self._keep(getattr(method, "name", method), result, fit)
         fit.end()
         conclude(self, method, problem, result)
-        if penalty is None and self.max_risk is None:
+        if penalty.proximal() is None and self.max_risk is None:
             warn_of_no_constraint()
         return self
 
@@ -589,7 +590,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             returns,
             risk_measure=self.risk_measure,
             sample_weight=sample_weight,
-            penalty=task.penalty,
+            penalty=task.penalty.proximal(),
             metric="variance",
             risk_aversion=self.risk_aversion,
         )

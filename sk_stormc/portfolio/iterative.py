@@ -26,7 +26,7 @@ def _warm_start(portfolio, problem, fit):
     return portfolio.weights_, residual
 
 
-def run_iterative(portfolio, solver, problem, fit):
+def run_iterative(portfolio, solver, problem, fit, task):
     """Run the solver. Return the result, its weights and an upper bound of its gap."""
     x0, first_residual = _warm_start(portfolio, problem, fit)
     n_assets = problem.returns.shape[1]
@@ -38,8 +38,8 @@ def run_iterative(portfolio, solver, problem, fit):
         verbose=portfolio.verbose,
         attributes=lambda x: {"weights_": x, "n_features_in_": n_assets},
     )
-    gap = slope_gap(problem, result.x)
-    return result, result.x, dual_gap(problem.task, result.x, gap) if gap > 0 else gap
+    gap = slope_gap(problem, task.penalty, result.x)
+    return result, result.x, dual_gap(task, result.x, gap) if gap > 0 else gap
 
 
 def conclude_iterative(portfolio, solver, problem, result):

@@ -131,6 +131,25 @@ class Linear:
     upper: np.ndarray
     names: list
 
+    @classmethod
+    def none(cls, n_assets):
+        """No constraints."""
+        return cls(np.zeros((0, n_assets)), np.zeros(0), np.zeros(0), [])
+
+    def plus(self, row, lower, name):
+        """The constraints with a further one, row @ w >= lower."""
+        return Linear(
+            np.vstack([self.A, row]),
+            np.append(self.lower, lower),
+            np.append(self.upper, np.inf),
+            [*self.names, name],
+        )
+
+    def only(self, kept):
+        """The constraints of a mask."""
+        names = [name for name, some in zip(self.names, kept, strict=True) if some]
+        return Linear(self.A[kept], self.lower[kept], self.upper[kept], names)
+
 
 def linear_of(value, groups, columns, n_assets):
     """The constraints for the parameters ``linear_constraints`` and ``groups``, or

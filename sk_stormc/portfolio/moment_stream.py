@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sk_stormc.core.penalties import penalized, projected
-from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
 from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
 from sk_stormc.portfolio.exact.quadratic import solve_quadratic
 from sk_stormc.portfolio.mean_risk import MeanRisk
@@ -76,7 +75,7 @@ class MomentStream:
     def of(cls, task, start, half_life, each):
         """The stream before its first row."""
         n, moments = len(start), task.measure.moments.none(task)
-        feasible = FeasibleSet.of(task.penalty, n)
+        feasible = task.penalty
         ends = np.isfinite(feasible.low).all(), np.isfinite(feasible.high).all()
         if all(ends) or (feasible.budget is not None and any(ends)):
             least = 2  # the weights are bounded

@@ -3,7 +3,7 @@ weights and constraints."""
 
 import numpy as np
 
-from sk_stormc.portfolio.constraints import penalty_of
+from sk_stormc.portfolio.constraints import feasible_set_of
 from sk_stormc.portfolio.labels import assets_of, check_row_labels
 from sk_stormc.portfolio.returns import (
     check_finite_returns,
@@ -66,7 +66,7 @@ def prepared(portfolio, X, returns, sample_weight, by_rounds):
     """
     measure, columns = MEASURES[portfolio.risk_measure], assets_of(X)
     n_assets = returns.shape[1]
-    penalty = penalty_of(portfolio, n_assets, columns)
+    penalty = feasible_set_of(portfolio, n_assets, columns)
     check_period_order(X, portfolio.half_life is not None or measure.ordered)
     if not is_dask(X):
         check_row_labels(sample_weight, X)
@@ -86,7 +86,7 @@ def prepared(portfolio, X, returns, sample_weight, by_rounds):
             returns = returns.astype(float, copy=False)
     if portfolio.min_return is not None:
         table = returns if by_rounds else portfolio._task(returns, weights)
-        penalty = penalty.with_min_return(table.mean)
+        penalty = penalty.with_min_return(portfolio.min_return, table.mean)
     return returns, weights, penalty
 
 

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_array
 
-from sk_stormc.core.penalties import Box, as_penalty
-from sk_stormc.portfolio.exact.trading_costs import TradingCosts
 from sk_stormc.portfolio.labels import aligned, assets_of, by_label, rows_of_benchmark
 from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.frames import (
@@ -49,7 +47,6 @@ __all__ = [
     "warn_of_prices",
     "with_benchmark",
     "with_expected_returns",
-    "without",
 ]
 
 UNORDERED = {
@@ -392,17 +389,3 @@ def expected_means(expected, columns, n_assets):
         )
     _check_all_finite("expected_returns", means, "column", columns)
     return means
-
-
-def without(penalty, place, n_assets):
-    """The penalty with the weight of the benchmark's column fixed at 0."""
-    if isinstance(penalty, TradingCosts):
-        previous = np.where(np.arange(n_assets) == place, 0.0, penalty.previous)
-        box = without(penalty.box, place, n_assets)
-        return TradingCosts(previous, penalty.cost, box, penalty.l2)
-    box = as_penalty(penalty).as_box()
-    others = np.arange(n_assets) != place
-    low, high = (np.where(others, bound, 0.0) for bound in (box.low, box.high))
-    box = Box(low, high, budget=box.budget, alpha=box.alpha)
-    box.check(n_assets)
-    return box

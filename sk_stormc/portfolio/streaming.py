@@ -11,7 +11,7 @@ from sklearn.utils.validation import validate_data
 from sk_stormc.core.penalties import projected
 from sk_stormc.engine.results import SolverResult, outcome
 from sk_stormc.fitting.estimator import streams
-from sk_stormc.portfolio.constraints import penalty_of, refuse_linear_constraints
+from sk_stormc.portfolio.constraints import feasible_set_of, refuse_linear_constraints
 from sk_stormc.portfolio.labels import assets_of, check_row_labels
 from sk_stormc.portfolio.metrics import has_failed
 from sk_stormc.portfolio.moment_stream import MomentStream
@@ -102,7 +102,7 @@ def update_weights(portfolio, X, sample_weight):
     n_assets, expected = returns.shape[1], portfolio.expected_returns
     if expected is not None:
         expected = expected_means(expected, columns, n_assets)
-    penalty = penalty_of(portfolio, n_assets, columns)
+    penalty = feasible_set_of(portfolio, n_assets, columns)
     task = portfolio._task(returns[:1], None, penalty)
     if stream is None:
         warn_of_prices(returns)
@@ -152,7 +152,7 @@ def _by_steps(portfolio, returns, weights, task):
         task.measure.problem,
         risk_aversion=portfolio.risk_aversion,
         risk_measure=portfolio.risk_measure,
-        penalty=task.penalty,
+        penalty=task.penalty.proximal(),
         metric="variance",
     )
     open_stream = partial(

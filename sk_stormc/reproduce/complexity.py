@@ -275,7 +275,7 @@ def summarize(measured, epsilons=EPSILONS):
 
 def draw_slopes(measured):
     """IFO against eps, with the fitted lines."""
-    from sk_stormc.plotting._style import GRID, styles_of, unmanaged_figure
+    from sk_stormc.plotting._style import draw_grid, styles_of, unmanaged_figure
 
     figure = unmanaged_figure(6.4, 4.6)
     ax = figure.subplots()
@@ -310,7 +310,7 @@ def draw_slopes(measured):
         ylabel="IFO to  E$|\\nabla\\Phi|$ <= eps",
     )
     ax.invert_xaxis()
-    ax.grid(True, **GRID)
+    draw_grid(ax)
     ax.legend(title="slope [95 % interval]", fontsize="small")
     return figure
 

@@ -35,8 +35,10 @@ from sk_stormc.values.lspi import (
 from sk_stormc.values.lstd import attributes_of, check_products
 from sk_stormc.values.policies import check_actions, check_policy, warn_of_unknown
 from sk_stormc.values.problems import LARGEST_HESSIAN
-from sk_stormc.values.streams import continue_action_stream, streams_actions
-from sk_stormc.values.transitions import LogColumns, read_log
+from sk_stormc.values.streams import continue_stream, streams_actions
+from sk_stormc.values.transitions import LogColumns, Reader, read_log
+
+ONE_ACTION = "no action given: all rows count as one action, 0"
 
 
 class ActionValueEstimator(FittedActionValues):
@@ -232,8 +234,9 @@ class ActionValueEstimator(FittedActionValues):
             by blocks of rows, as in `BellmanValueEstimator`, once for each policy.
         y : array-like of shape (n_transitions,)
             The rewards of the transitions.
-        action : array-like of shape (n_transitions,)
-            The actions: integers or strings.
+        action : array-like of shape (n_transitions,), default=None
+            The actions: integers or strings. None means that all rows have the same
+            action, 0. Its values are those of states.
         next_X, terminal, time, episode, sample_weight : array-like, default=None
             As for `BellmanValueEstimator.fit`.
 
@@ -244,16 +247,16 @@ class ActionValueEstimator(FittedActionValues):
         Raises
         ------
         ValueError
-            As for `BellmanValueEstimator.fit`, and if actions are missing or not
-            labels, a solver other than "auto" and "lstd" is used with "greedy", or a
-            policy does not match the states and actions.
+            As for `BellmanValueEstimator.fit`, and if actions are not labels, a solver
+            other than "auto" and "lstd" is used with "greedy", or a policy does not
+            match the states and actions.
 
         Warns
         -----
         UserWarning
-            As for `BellmanValueEstimator`, and if a given policy takes actions that are
-            not in the log, or if the log has no information about which action is
-            better.
+            As for `BellmanValueEstimator`, if ``action`` is None, if a given policy
+            takes actions that are not in the log, or if the log has no information
+            about which action is better.
         ConvergenceWarning
             If the policy still changes after ``max_iter`` policies.
         """
@@ -272,19 +275,21 @@ class ActionValueEstimator(FittedActionValues):
         greedy, in_blocks = isinstance(policy, str), reads_blocks(X, log_columns, self)
         if in_blocks:
             log, columns = LogBlocks(self, X, y, log_columns, action), slice(None)
+            reader = log.reader
         else:
-            log = read_log(copy.copy(self), X, y, log_columns, action=action)
-            log, columns = log.without_zeros()
+            reader = Reader(copy.copy(self))
+            log, occurs = read_log(reader, X, y, log_columns, action)
+            log, columns = log.counted().without_zeros(occurs)
             check_products(log.Z, log.next_Z, log.y)
-        if action is None:
-            check_actions(None, 0)
         sums = ActionSums(log, self)
-        if greedy and len(sums.actions) == 1:
+        if action is None:
+            warn(ONE_ACTION)
+        elif greedy and len(sums.actions) == 1:
             warn(
                 f"action is {sums.actions[0]} in all rows that count: there is no "
                 "other action to choose."
             )
-        d = sums.shape[1] if in_blocks else len(log.occurs)
+        d = sums.shape[1] if in_blocks else len(occurs)
         names, ends = log_columns.successor_names(), sums.n_ongoing < sums.n_rows
 
         def of_all_columns(part):
@@ -296,7 +301,7 @@ class ActionValueEstimator(FittedActionValues):
 
         def values(w):
             return of_columns(of_all_columns(w), self.fit_intercept) | {
-                "features_": log.features,
+                "features_": reader.features,
                 "actions_": sums.actions,
                 "_known": known[:, : d - self.fit_intercept],
                 "_given": (names, ends),
@@ -357,6 +362,8 @@ class ActionValueEstimator(FittedActionValues):
         action: ArrayLike | None = None,
         next_X: Features | None = None,
         terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+        episode: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         actions: ArrayLike | None = None,
     ) -> Self:
@@ -377,7 +384,11 @@ class ActionValueEstimator(FittedActionValues):
         Parameters
         ----------
         X, y, action, next_X, terminal
-            As for `fit`.
+            As for `fit`. Without next_X, terminal rows are not weighted as in `fit` if
+            episodes are cut off.
+        time, episode : array-like of shape (n_transitions,), default=None
+            As for `BellmanValueEstimator.partial_fit`: rows whose successors have not
+            come yet are kept.
         sample_weight : array-like of shape (n_transitions,), default=None
             Weights of the transitions, on the same scale for all chunks. Rows of weight
             0 do not count.
@@ -422,10 +433,14 @@ class ActionValueEstimator(FittedActionValues):
                [0.5 , 1.  ]])
         """
         self._check_parameters()
-        log_columns = LogColumns(next_X, terminal, sample_weight=sample_weight)
+        log_columns = LogColumns(next_X, terminal, time, episode, sample_weight)
         refuse_dask(X, y, action, *log_columns)
+        if action is None and not hasattr(self, "actions_"):
+            warn(ONE_ACTION)
+        elif action is None and len(self.actions_) > 1:
+            check_actions(None, 0)  # raises
         return self._at_once(
-            lambda new: continue_action_stream(new, X, y, action, log_columns, actions)
+            lambda new: continue_stream(new, X, y, log_columns, action, actions)
         )
 
     def _check_parameters(self):

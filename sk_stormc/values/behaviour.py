@@ -16,6 +16,7 @@ from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_int, naming, short
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import check_episode
+from sk_stormc.values.log_warnings import warn_of_ratios
 from sk_stormc.values.markov import SUM_TOLERANCE, refuse_rows
 from sk_stormc.values.policies import chances_of, check_actions, check_policy
 from sk_stormc.values.states import HASHED, distinct_rows, rows_of
@@ -86,7 +87,9 @@ def estimated_ratios(
     UserWarning
         If the actions depend on a column of X, or on a state that occurs at least 20
         times, by more than the classifier's probabilities do: its features have a small
-        unit, it is regularised too much, or it cannot represent the policy.
+        unit, it is regularised too much, or it cannot represent the policy. If the mean
+        of the ratios is far from 1, for example because the state determines the
+        action, so that the log lacks the other actions of the target policy.
 
     See Also
     --------
@@ -128,6 +131,16 @@ def estimated_ratios(
     True
     """
     check_int("cv", cv, low=2)
+    check_classifier(classifier)
+    taken, labels, number = _numbered(X, action)
+    chances = _target_chances(target, X, number, labels)
+    ratios = chances / behaviour_chances(X, taken, classifier, episode, cv)
+    warn_of_ratios(ratios, "the estimated ratio")
+    return ratios
+
+
+def check_classifier(classifier):
+    """Raise a ValueError unless the classifier has `predict_proba`."""
     if (
         isinstance(classifier, type)
         or not hasattr(classifier, "fit")
@@ -137,6 +150,11 @@ def estimated_ratios(
             "classifier must be a classifier with predict_proba, got "
             f"{short(classifier)}"
         )
+
+
+def _numbered(X, action):
+    """The checked labels of the actions, the sorted labels that there are, and their
+    number in each row."""
     with naming("X"):
         n = _num_samples(X)
     with naming("action"):
@@ -153,7 +171,14 @@ def estimated_ratios(
             "action must have at least two actions, and two rows of each, got "
             f"{counts[k]} of {labels[k].item()!r} and {len(labels)} in all"
         )
-    chances = _target_chances(target, X, number, labels)
+    return taken, labels, number
+
+
+def behaviour_chances(X, action, classifier, episode=None, cv=5):
+    """The probability of each row's action under the behaviour policy, from the
+    classifier of the other folds. Warns if actions depend on more than it shows."""
+    taken, labels, number = _numbered(X, action)
+    n, counts = len(taken), np.bincount(number)
     if episode is None:
         folds = StratifiedKFold(min(cv, counts.min())).split(number, number)
     else:
@@ -186,7 +211,7 @@ def estimated_ratios(
         ),
     )
     warn_of_misfit(rows_of(X), number, predicted, labels)
-    return chances / behaviour
+    return behaviour
 
 
 def warn_of_misfit(states, number, predicted, labels):

@@ -13,6 +13,7 @@ from sklearn.utils.validation import _num_samples
 from sk_stormc.utils.validation import naming
 from sk_stormc.values.action_values import ActionValueEstimator
 from sk_stormc.values.least_squares import SINGULAR
+from sk_stormc.values.log_order import warn_of_rows
 from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
 from sk_stormc.values.lspi import of_actions
 from sk_stormc.values.lstd import Moments
@@ -88,6 +89,7 @@ def read_q_log(model, rows, X, action, target, next_X, terminal):
     warn_of_state_numbers(model.features, states)
     log_columns = LogColumns(next_X, terminal)
     following = successors(model, X, states, log_columns, rows)
+    warn_of_rows(y, states, log_columns, rows, following)
     kept = following.known
     if by_row:
         _, kept = successors_in(rows, following.terminal)

@@ -125,8 +125,11 @@ def keys_of(labels):
 
 def hashes_of(labels, hash_of):
     """A hash of each label as text, which does not depend on the process."""
-    names, number = np.unique(labels.astype(str), return_inverse=True)
-    return np.array([hash_of(name.encode()) for name in names.tolist()])[number]
+    if labels.dtype.kind == "O":  # objects may not be sortable
+        labels = labels.astype(str)
+    labels, number = np.unique(labels, return_inverse=True)
+    names = labels.astype(str).tolist()
+    return np.array([hash_of(name.encode()) for name in names])[number]
 
 
 class Order(NamedTuple):
@@ -141,6 +144,21 @@ class Order(NamedTuple):
     def has_gaps(self):
         """Whether a row that is not the last one has no successor."""
         return bool(np.ptp(self.clock) >= len(self.clock))
+
+    def last(self):
+        """The number of the last row, or of the last one of each episode."""
+        order = np.argsort(self.clock)
+        numbers = np.zeros(len(order)) if self.numbers is None else self.numbers[order]
+        return order[np.append(np.diff(numbers) != 0, True)]
+
+    def keys(self, rows):
+        """Keys of some rows for `Traces.over`, and of the rows that continue their
+        traces. They hold in other chunks of a stream too, if times are numbers."""
+        if self.time is None:  # the next row of an episode continues its trace
+            left = np.zeros((len(self.clock), 1), dtype=int)[rows]
+            return left, left
+        time = self.time if self.time.dtype.kind == "i" else self.clock
+        return time[rows, None], time[rows, None] + 1
 
 
 def order_of(episode, time, terminal, n):
@@ -249,14 +267,15 @@ def in_time(rows, n):
     return np.arange(n)
 
 
-def fading(half_life, when):
-    """The discount factors of the weights of rows, at the time of the last row."""
+def fading(half_life, when, later=0):
+    """The discount factors of the weights of rows, at the time of the last row, or
+    after some ``later`` rows."""
     n = len(when)
     if half_life is None:
         return np.ones(n)
     age = np.empty(n)
     age[np.argsort(when, kind="stable")] = np.arange(n)[::-1]
-    return discounts(half_life, age)
+    return discounts(half_life, age + later)
 
 
 def discounts(half_life, age):

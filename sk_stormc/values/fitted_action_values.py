@@ -44,6 +44,8 @@ class FittedActionValues(LinearEstimator):
     """Base class of `ActionValueEstimator`: methods that need only the parameters and
     the fitted attributes."""
 
+    has_actions = True
+
     def value_interval(
         self, X0: Features, confidence: float = 0.9, *, mean: bool = False
     ) -> FloatArray:
@@ -178,6 +180,8 @@ class FittedActionValues(LinearEstimator):
         return self._errors(X, y, log_columns, action=action)[0]
 
     def _taken(self, values, action):
+        if action is None and len(self.actions_) == 1:
+            return values[:, 0]
         number = numbers_of(check_actions(action, len(values)), self.actions_)
         return values[np.arange(len(values)), number]
 

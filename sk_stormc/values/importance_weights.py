@@ -8,7 +8,7 @@ import numpy as np
 
 from sk_stormc.utils.blocks import check_finite_rows
 from sk_stormc.utils.validation import as_numbers
-from sk_stormc.values.episodes import check_episode, order_of
+from sk_stormc.values.episodes import check_episode, check_terminal, order_of
 from sk_stormc.values.log_blocks import check_whole
 from sk_stormc.values.log_warnings import warn_of_gaps, warn_of_mean_ratio
 from sk_stormc.values.transitions import check_ratios
@@ -99,8 +99,7 @@ class Episodes(NamedTuple):
         y, n = as_numbers("y", y), len(y)
         check_finite_rows("y", y)
         ratios, labels = check_ratios(ratios, n), check_episode(episode, n)
-        ends = np.zeros(n, dtype=bool) if terminal is None else terminal
-        rows = order_of(labels, time, ends, n)
+        rows = order_of(labels, time, check_terminal(terminal, n), n)
         order = np.argsort(rows.clock)
         numbers, ratios = rows.numbers[order], ratios[order]
         n_gaps = int(np.ptp(rows.clock)) - (n - 1) - int(numbers.max())

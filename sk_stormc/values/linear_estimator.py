@@ -50,6 +50,7 @@ class LinearEstimator(CompositionalEstimator):
     half_life: float | None = None
     objective: str = "auto"
     trace_decay: float = 0.0
+    has_actions = False
     # of a fit or stream: names of the arguments about successors, and whether an
     # episode ends; rows that wait for their successors, numbers of rows, and sums for
     # groups of episodes; the spread of the coefficients, and their columns

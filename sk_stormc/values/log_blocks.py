@@ -3,7 +3,6 @@ collections."""
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,28 +15,16 @@ from sk_stormc.fitting.compat import callbacks_of
 from sk_stormc.utils.blocks import blocks_of, check_finite_rows, is_dask, without_rows
 from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.mapped_rows import MappedRows
-from sk_stormc.utils.validation import as_numbers, check_numeric, row_weights
-from sk_stormc.values.episodes import (
-    check_episode,
-    check_terminal,
-    check_time,
-    discounts,
-    share_of_ends,
-)
-from sk_stormc.values.markov import check_one_each
-from sk_stormc.values.policies import check_actions
+from sk_stormc.utils.validation import check_numeric, row_weights
+from sk_stormc.values.episodes import check_episode, check_terminal, check_time
 from sk_stormc.values.problems import LARGEST_HESSIAN
-from sk_stormc.values.states import checked_states
 from sk_stormc.values.streams import LARGEST_STREAM
 from sk_stormc.values.transitions import (
     LogColumns,
-    Transitions,
-    check_ratios,
+    Reader,
     order_of_log,
     read_log,
-    successors,
     successors_in,
-    transform,
 )
 from sk_stormc.values.uncertainty import SumsByKey
 
@@ -67,88 +54,8 @@ def reads_blocks(X, log_columns, estimator):
     return estimator.solves_itself() and X.shape[1] < LARGEST_HESSIAN and not special
 
 
-@dataclass
-class Reader:
-    """Reads the transitions of a block from its parts. It travels to the workers."""
-
-    estimator: Any  # a clone without results that knows the columns
-    names: list  # names of the parts
-    n_rows: int
-    make_frame: Any = None  # makes a data frame of rows, if X is one
-    features: Any = None  # the fitted transformer
-    # without next_X, sums of weights by the steps of the episodes, for `share_of_ends`
-    steps: SumsByKey | None = None
-
-    def columns(self, parts):
-        """X, y, the actions and the `LogColumns` of a block. X and next_X are frames
-        again if the user's X is one."""
-        columns = dict(zip(self.names, parts, strict=True))
-        for name in [name for name in ("X", "next_X") if name in columns]:
-            check_numeric(name, columns[name])
-            if self.make_frame is not None:
-                columns[name] = self.make_frame(columns[name])
-        names = "X", "y", "action", *LogColumns._fields
-        X, y, action, *log_columns = map(columns.get, names)
-        return X, y, action, LogColumns(*log_columns)
-
-    def order_of(self, log_columns, n):
-        """The `Order` of a block, or None without episodes."""
-        time = log_columns.time
-        if time is not None and check_time(time, n).dtype.kind != "i":
-            raise ValueError(
-                "time must be whole numbers for rows in partitions, got dates: number "
-                "the steps"
-            )
-        return order_of_log(log_columns, n)
-
-    def __call__(self, start, *parts):
-        """The `Transitions` of a block."""
-        X, y, action, log_columns = self.columns(parts)
-        n, names, estimator = len(y), columns_of(X), self.estimator
-        check_finite_rows("X", parts[0], names)
-        states = checked_states(estimator, X)
-        y = as_numbers("y", y)
-        check_one_each("y", y, n)
-        check_finite_rows("y", y)
-        weights = row_weights(log_columns.sample_weight, n, all_zero=True)
-        action = None if action is None else check_actions(action, n)
-        order, episode = self.order_of(log_columns, n), log_columns.episode
-        if log_columns.next_X is not None:
-            terminal = check_terminal(log_columns.terminal, n)
-            rows = np.where(terminal[:, None], 0, parts[self.names.index("next_X")])
-            check_finite_rows("next_X", rows, names)
-        following = successors(estimator, X, states, log_columns, order, warns=False)
-        kept = following.known
-        if order is not None and log_columns.next_X is None:
-            sums = self.steps.of(order.step).T
-            weights *= share_of_ends(*sums, kept, following.terminal)
-        weights *= check_ratios(log_columns.importance_ratio, n)
-        if estimator.half_life is not None:
-            age = self.n_rows - 1.0 - start - np.arange(n)
-            weights *= discounts(estimator.half_life, age)
-        Z = transform(self.features, X, states, estimator.fit_intercept)
-        if Z.shape[1] > LARGEST_STREAM:
-            raise ValueError(
-                f"X must have at most {LARGEST_STREAM} features for rows in blocks, "
-                f"got {Z.shape[1]}"
-            )
-        kept = kept & (weights > 0)
-        rows = slice(None) if kept.all() else kept
-        Z, following = Z[rows], following.of(rows)
-        return Transitions(
-            Z,
-            following.features(self.features, Z, estimator.fit_intercept),
-            y[rows],
-            weights[rows],
-            states[rows],
-            following,
-            None if action is None else action[rows],
-            None if episode is None else check_episode(episode, n)[rows],
-        )
-
-
 class LogBlocks:
-    """A log in blocks: sums over its `Transitions`.
+    r"""A log in blocks: sums over its `Chunk`\ s.
 
     Warnings are those of a sample of rows, on which ``features`` is fitted too. The
     sample contains all rows of a short log.
@@ -165,36 +72,38 @@ class LogBlocks:
             columns["sample_weight"] = None
         names = [name for name, column in columns.items() if column is not None]
         self.blocks = blocks_of(*(columns[name] for name in names))
-        self.n_rows = self.blocks.n_rows
         self.empty, make_frame = without_rows(X), None
         if columns_of(X) is not None:
             make_frame = partial(type(self.empty), columns=self.empty.columns)
         check_columns(self.empty, log_columns.next_X)
+        self.columns = Columns(names, columns_of(X), make_frame)
         blank = clone(estimator, safe=False)
         validate_data(blank, self.empty, skip_check_array=True)
-        self.reader = Reader(blank, names, self.n_rows, make_frame)
+        self.reader = Reader(blank, n_rows=self.blocks.n_rows)
         if "episode" in names and log_columns.next_X is None:
             self.reader.steps = self._steps()
-        self.features = self.reader.features = self._features_of_sample()
+        self._read_sample()
+        self.features = self.reader.features
 
     def sum(self, function):
-        """Add up ``function(transitions)`` over the blocks that have any."""
-        reader = self.reader
+        """Add up ``function(chunk)`` over the blocks that have any transitions that
+        count."""
+        columns, reader = self.columns, self.reader
 
         def of_block(start, *parts):
-            transitions = reader(start, *parts)
-            return function(transitions) if len(transitions.y) else None
+            chunk = reader(start, *columns(parts)).counted()
+            return function(chunk) if len(chunk.y) else None
 
         return self.blocks.sum(of_block)
 
     def _steps(self):
         """The sums of the log for `share_of_ends`. Raises a ValueError for an episode
         that continues in the next block."""
-        reader = self.reader
+        columns = self.columns
 
         def of_block(start, *parts):
-            *_, y, _, log_columns = reader.columns(parts)
-            n, order = len(y), reader.order_of(log_columns, len(y))
+            _, y, _, log_columns = columns(parts)
+            n, order = len(y), order_of_log(log_columns, len(y))
             terminal = check_terminal(log_columns.terminal, n)
             _, known = successors_in(order, terminal)
             weights = row_weights(log_columns.sample_weight, n, all_zero=True)
@@ -208,15 +117,15 @@ class LogBlocks:
         )
         return sums
 
-    def _features_of_sample(self):
-        """``features``, fitted on a sample. Gives the warnings of `read_log` for the
+    def _read_sample(self):
+        """Fit ``features`` on a sample. Gives the warnings of `read_log` for the
         sample."""
-        n, ends = self.n_rows, np.array(self.blocks.ends)
+        reader, n, ends = self.reader, self.blocks.n_rows, np.array(self.blocks.ends)
         # the sample's rows fit in 128 MB
         most = min(2**17, max(SAMPLED_RUN, 2**24 // self.empty.shape[1]))
         if n <= most:
             rows = np.arange(n)
-        elif self.reader.steps is not None:  # episodes begin with the blocks
+        elif reader.steps is not None:  # episodes begin with the blocks
             begins, size = np.append(0, ends[:-1]), max(2, most // len(ends))
             rows = np.concatenate(
                 [
@@ -227,14 +136,54 @@ class LogBlocks:
         else:
             begins = np.linspace(0, n - SAMPLED_RUN, most // SAMPLED_RUN).astype(int)
             rows = np.unique(begins[:, None] + np.arange(SAMPLED_RUN))
-        X, y, _, log_columns = self.reader.columns(self.blocks.take(rows))
+        parts = self.blocks.take(rows)
         try:
-            estimator = copy.copy(self.reader.estimator)
-            return read_log(estimator, X, y, log_columns).features
+            X, y, _, log_columns = self.columns(parts, finite=False)
+            chunk, _ = read_log(reader, X, y, log_columns)
         except ValueError:
+            reader.kind = "block"
             # raises with the number of the row in its partition
-            self.sum(lambda transitions: None)
+            self.sum(lambda chunk: None)
             raise
+        reader.kind, d = "block", chunk.Z.shape[1]
+        if d > LARGEST_STREAM:
+            raise ValueError(
+                f"X must have at most {LARGEST_STREAM} features for rows in blocks, "
+                f"got {d}"
+            )
+
+
+@dataclass
+class Columns:
+    """The arguments of a `Reader` from the parts of a block."""
+
+    names: list  # names of the parts
+    of_X: list | None  # names of the columns of X
+    make_frame: Any  # makes a data frame of rows, if X is one
+
+    def __call__(self, parts, finite=True):
+        """X, y, the actions and the `LogColumns`. X and next_X are frames again if the
+        user's X is one."""
+        columns = dict(zip(self.names, parts, strict=True))
+        time = columns.get("time")
+        if time is not None and check_time(time, len(time)).dtype.kind != "i":
+            raise ValueError(
+                "time must be whole numbers for rows in partitions, got dates: number "
+                "the steps"
+            )
+        for name in [name for name in ("X", "next_X") if name in columns]:
+            rows = columns[name]
+            check_numeric(name, rows)
+            if finite:
+                if name == "next_X":  # rows of terminal transitions are ignored
+                    ends = check_terminal(columns.get("terminal"), len(rows))
+                    rows = np.where(ends[:, None], 0, rows)
+                check_finite_rows(name, rows, self.of_X)
+            if self.make_frame is not None:
+                columns[name] = self.make_frame(columns[name])
+        names = "X", "y", "action", *LogColumns._fields
+        X, y, action, *log_columns = map(columns.get, names)
+        return X, y, action, LogColumns(*log_columns)
 
 
 def check_whole(labels, remedy):

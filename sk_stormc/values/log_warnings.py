@@ -183,8 +183,8 @@ def warn_of_mean_ratio(n, mean, deviation, size, name="importance_ratio"):
     """`warn_of_ratios` for n ratios with this mean, standard deviation and effective
     sample size."""
     few = 0 < size < min(20, n / 5)
-    # beyond four standard errors, and beyond the rounding of the ratios
-    off = not few and abs(mean - 1) > 4 * deviation / np.sqrt(n) + 0.02
+    # beyond 3.6 standard errors, and beyond the rounding of the ratios
+    off = not few and abs(mean - 1) > max(3.6 * deviation / np.sqrt(n), 0.02)
     if few:
         warn(
             f"importance_ratio gives nearly all weight to few of the {n} rows, whose "

@@ -18,7 +18,7 @@ from sk_stormc.values.markov import dense, largest_values, scale_rows
 from sk_stormc.values.objectives import with_ridge
 from sk_stormc.values.policies import chosen, numbers_of, warn_of_unknown
 from sk_stormc.values.projected import ProjectedBellmanProblem
-from sk_stormc.values.transitions import NONE, Log
+from sk_stormc.values.transitions import NONE, Chunk
 from sk_stormc.values.uncertainty import spread_of_sums, sums_of_episodes
 
 
@@ -103,7 +103,7 @@ class ActionSums:
     pair of actions. The solution adds the ridge to A and C, which is equivalent to
     additional transitions, each from a state with a single feature to the end of the
     episode, without reward. A policy is a `GreedyPolicy`, or a given one. The log is a
-    `Log` or a `LogBlocks`.
+    `Chunk` or a `LogBlocks`.
     """
 
     def __init__(self, log, estimator):
@@ -128,7 +128,7 @@ class ActionSums:
         # the last policy with sums, and these
         self._led = self.uniform, led / self.weight
         self._evaluated = None  # the moments of the last solution
-        in_memory = isinstance(log, Log)
+        in_memory = isinstance(log, Chunk)
         self._block = (
             action_block(log, self.actions, self.occurs) if in_memory else None
         )
@@ -188,7 +188,7 @@ class ActionSums:
             chances = chances_in(policy, t, next_Z, unknown, actions)
             error[ongoing] -= gamma * (chances * (next_Z @ w.T)).sum(axis=1)
             psi = of_actions(t.Z, chosen(number, m))[:, columns]
-            return sums_of_episodes(t, dense(scale_rows(t.weights * error, psi)))
+            return sums_of_episodes(t, psi, error)
 
         moments = replace(self._evaluated or self.moments(policy), weight=self.weight)
         bread = (moments.parts[0] + np.diag(self.ridge))[np.ix_(columns, columns)]

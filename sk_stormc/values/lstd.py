@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import gen_batches
 
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
@@ -92,7 +91,8 @@ class Moments:
         temporary arrays."""
         # blocks fit in the cache
         total, step = cls.none(Z.shape[1]), max(256, 2**17 // Z.shape[1])
-        for rows in gen_batches(len(y), step):
+        for start in range(0, len(y), step):
+            rows = slice(start, start + step)
             left = Z[rows]
             total += cls.of(
                 left, minus_scaled(left, gamma, next_Z[rows]), y[rows], weights[rows]
@@ -177,22 +177,17 @@ class Collected:
         """The state before the first transition."""
         return cls(gamma, Moments.none(n_features), Traces(gamma * trace_decay))
 
-    def plus(self, Z, next_Z, y, weights, keys=None):
-        """Add transitions. ``keys``, the argument of `Traces.over`, are needed only for
-        traces."""
-        if not len(y):
-            return self
-        counted, traces = weights > 0, self.traces
-        if traces.decay:
-            traced = traces.over(Z, counted, keys)
-            difference = minus_scaled(Z, self.gamma, next_Z)
-            moments = Moments.of(Z, difference, y, weights, traced)
+    def plus(self, t):
+        """Add the transitions of a chunk."""
+        traces = self.traces
+        if traces.decay and len(t.y):
+            traced = traces.over(t)
+            difference = minus_scaled(t.Z, self.gamma, t.next_Z)
+            moments = Moments.of(t.Z, difference, t.y, t.weights, traced)
+            moments = replace(moments, n_rows=np.count_nonzero(t.weights))
             traces = traced.after
         else:
-            rows = Z, next_Z, y, weights
-            if not counted.all():
-                rows = (part[counted] for part in rows)
-            moments = Moments.of_log(*rows, self.gamma)
+            moments = Moments.of_log(*t.counted().rows, self.gamma)
         return replace(self, moments=self.moments + moments, traces=traces)
 
     def solution(self, alpha):
@@ -220,17 +215,6 @@ def solve_bellman(rows, visited, gamma, alpha):
         largest_values(features),
     )
     return solution.x, attributes_of(solution, n, n_outer=n)
-
-
-def solve_projected(rows, gamma, alpha, trace_decay=0.0, keys=None):
-    """The solution of LSTD(lambda), and the fitted attributes. ``keys``, from
-    `keys_in_order`, are for traces."""
-    order, keys = keys or (slice(None), None)
-    collected = Collected.none(len(alpha), gamma, trace_decay).plus(
-        *(part[order] for part in rows), keys
-    )
-    solution = collected.solution(alpha)
-    return solution.x, attributes_of(solution, collected.moments.n_rows)
 
 
 def forget(estimator):

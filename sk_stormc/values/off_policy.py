@@ -22,8 +22,8 @@ from sk_stormc.utils.validation import (
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.action_values import ActionValueEstimator
 from sk_stormc.values.doubly_robust import cross_fitted, folds_of, read_q_log
-from sk_stormc.values.episodes import check_terminal
 from sk_stormc.values.importance_weights import Episodes, estimate, read_ratios
+from sk_stormc.values.log_order import warn_of_running_sums
 from sk_stormc.values.log_warnings import effective_size, warn_of_ratios
 from sk_stormc.values.markov import check_discount
 from sk_stormc.values.uncertainty import FEW_EPISODES
@@ -155,7 +155,9 @@ def off_policy_value(
         evaluate the behaviour policy.
     episode : array-like of shape (n_transitions,)
         A label of each row's episode. Rows of an episode must be in order, unless
-        ``time`` orders them.
+        ``time`` orders them. Rows in a wrong order, as in exports that begin with the
+        newest, give a wrong value: pass ``time``, or ``terminal``, against which the
+        order is checked.
     gamma : float, default=0.95
         Discount factor in [0, 1].
     method : {"is", "wis", "pdis", "wpdis", "dr", "wdr"}, default="wpdis"
@@ -170,7 +172,11 @@ def off_policy_value(
     time : array-like of shape (n_transitions,), default=None
         Time within the episodes: whole numbers or dates. None means that the rows of an
         episode are in order.
-    X, next_X, terminal : array-like, default=None
+    terminal : array-like of shape (n_transitions,), default=None
+        Whether a transition ends its episode for good. No method accepts rows of an
+        episode after such a row, which shows that rows are not in order. "dr" and "wdr"
+        add the value of the last state if an episode does not end.
+    X, next_X : array-like, default=None
         As for `ActionValueEstimator.fit`, for "dr" and "wdr". Without next_X the next
         row of the episode is the successor, and all episodes must end.
     action : array-like of shape (n_transitions,), default=None
@@ -204,7 +210,8 @@ def off_policy_value(
     ValueError
         If a parameter is out of its range, lengths disagree, ratios are negative, their
         products within an episode are not finite (except for the weighted methods),
-        there are fewer than 2 episodes, all ratios are 0, or, for "dr" and "wdr", if X,
+        there are fewer than 2 episodes, all ratios are 0, a row follows the end of its
+        episode, or, for "dr" and "wdr", if X,
         action or target is missing, or the successor of a row that is not terminal, or
         if a ratio is positive for an action that the target does not take, or below the
         target's probability of the action.
@@ -218,6 +225,7 @@ def off_policy_value(
         smaller than that of the log if the largest products of ratios are missing in
         it. If ratios, or their products within episodes, are far from 1 on average, for
         example because the two policies were swapped. If time has gaps within episodes.
+        If the rewards look like running sums.
         For "dr" and "wdr", if ``terminal`` is not given, because all episodes then
         count as cut off, and if X contains numbers of states.
 
@@ -285,10 +293,16 @@ def off_policy_value(
             )
         if importance_ratio is None or episode is None:
             raise ValueError("importance_ratio and episode must be given, got None")
-        blocks = blocks_of(*columns, time)
+        more = {"time": time, "terminal": terminal}
+        more = {name: part for name, part in more.items() if part is not None}
+        blocks = blocks_of(*columns, *more.values())
 
         def sum_of(function):
-            return blocks.sum(lambda *parts: function(Episodes.of(*parts)))
+            def of_block(*parts):
+                named = dict(zip(more, parts[4:], strict=True))
+                return function(Episodes.of(*parts[:4], **named))
+
+            return blocks.sum(of_block)
 
     else:
         y = as_numbers("y", y)
@@ -296,7 +310,8 @@ def off_policy_value(
             raise ValueError(
                 f"y must be finite, one reward for each transition, got {short(y)}"
             )
-        rows = Episodes.of(0, *columns, time, check_terminal(terminal, len(y)))
+        rows = Episodes.of(0, *columns, time, terminal)
+        warn_of_running_sums(rows.y, rows.weights.numbers)
 
         def sum_of(function):
             return function(rows)

@@ -158,7 +158,9 @@ def chosen(numbers, n_actions):
 
 def _numbers_of_states(states, n, name):
     """The numbers of states, from one column of integers or from n indicators
-    (one-hot)."""
+    (one-hot). An array of one row is for all states."""
+    if n == 1:
+        return np.zeros(len(states), dtype=int)
     if states.shape[1] == 1:
         numbers = states[:, 0]
     elif states.shape[1] == n and (np.count_nonzero(states, axis=1) == 1).all():

@@ -15,15 +15,15 @@ from sk_stormc.values.linear_estimator import notify_of
 from sk_stormc.values.log_blocks import LogBlocks, reads_blocks
 from sk_stormc.values.lspi import Largest, of_columns
 from sk_stormc.values.lstd import (
+    Collected,
     Moments,
     attributes_of,
     check_products,
     solve_bellman,
-    solve_projected,
     warn_if_undetermined,
     warn_of_few_states,
 )
-from sk_stormc.values.markov import dense, scale_rows
+from sk_stormc.values.markov import dense
 from sk_stormc.values.objectives import (
     REPEATING,
     choose_objective,
@@ -32,9 +32,13 @@ from sk_stormc.values.objectives import (
 )
 from sk_stormc.values.problems import LARGEST_HESSIAN
 from sk_stormc.values.states import digests, distinct_rows
-from sk_stormc.values.traces import keys_in_order
-from sk_stormc.values.transitions import NONE, read_log
-from sk_stormc.values.uncertainty import spread_of_log, spread_of_sums, sums_of_episodes
+from sk_stormc.values.traces import continues
+from sk_stormc.values.transitions import NONE, Reader, read_log
+from sk_stormc.values.uncertainty import (
+    spread_of_bellman,
+    spread_of_sums,
+    sums_of_episodes,
+)
 
 
 def reason_for_blocks(estimator, X, log_columns):
@@ -69,9 +73,10 @@ def fit_states(estimator, X, y, log_columns, before):
     reason = reason_for_blocks(estimator, X, log_columns)
     if reason is not None:
         return fit_blocks(estimator, X, y, log_columns, reason)
-    names = log_columns.names()
-    log = read_log(copy.copy(estimator), X, y, log_columns, estimator.half_life)
-    log, columns = log.without_zeros()
+    names, reader = log_columns.names(), Reader(copy.copy(estimator))
+    chunk, occurs = read_log(reader, X, y, log_columns)
+    chunk, columns = chunk.without_zeros(occurs)
+    log = chunk.counted()
     check_products(log.Z, log.next_Z, log.y)
     gamma, decay = estimator.gamma, estimator.trace_decay
     alpha = estimator._alphas(len(columns))
@@ -85,25 +90,30 @@ def fit_states(estimator, X, y, log_columns, before):
     )
     # only "lstd" supports traces
     solver = estimator._solver_for(0 if decay else len(columns))
+    projected = objective == "projected"
+    if decay and log_columns.next_X is not None and log.episode is not None:
+        ends = chunk.terminal | np.append(log.episode[1:] != log.episode[:-1], True)
+        continues(chunk.states, chunk.follows(), ends)  # may warn
 
     def values(x):
-        w = np.zeros(len(log.occurs))
+        w = np.zeros(len(occurs))
         w[columns] = x
         return of_columns(w, estimator.fit_intercept) | {
-            "features_": log.features,
+            "features_": reader.features,
             "_given": names,
         }
 
-    exact, keys, run = {}, None, ()
+    exact, run, sums = {}, (), Collected.none(len(columns), gamma, decay)
     fit = Fit.if_observed(estimator, solver, X, y, before, **log_columns._asdict())
-    if decay:
-        keys = keys_in_order(log)
+    labelled = log.episode is not None and len(columns) <= LARGEST_HESSIAN
+    if projected and (labelled or solver == "lstd"):
+        moments = sums.plus(chunk).moments
     if solver == "lstd":
-        x, exact = (
-            solve_bellman(log.rows, visited, gamma, alpha)
-            if objective == "bellman"
-            else solve_projected(log.rows, gamma, alpha, decay, keys)
-        )
+        if projected:
+            solution = moments.solution(alpha, ends=gamma == 1)
+            x, exact = solution.x, attributes_of(solution, moments.n_rows)
+        else:
+            x, exact = solve_bellman(log.rows, visited, gamma, alpha)
         notify_of(fit, exact, x, values)
         if not np.any(alpha):
             warn_if_undetermined(log.Z, first, len(columns) - estimator.fit_intercept)
@@ -116,10 +126,12 @@ def fit_states(estimator, X, y, log_columns, before):
         x, run = result.x, (solver, problem, result)
 
     spread = None
-    if log.episode is not None and len(columns) <= LARGEST_HESSIAN:
-        spread = spread_of_log(
-            objective, log, number, x, alpha, gamma, keys, decay, estimator.half_life
-        )
+    if labelled and projected:
+        bread = moments.means()[0] + np.diag(alpha)
+        scores = scores_of(chunk, x, sums)
+        spread = spread_of_sums(scores, bread, moments, estimator.half_life)
+    elif labelled:
+        spread = spread_of_bellman(log, number, x, alpha, gamma, estimator.half_life)
     fitted = values(x) | {
         "_spread": spread and (spread, columns),
         "n_states_": len(first),
@@ -151,16 +163,10 @@ def fit_blocks(estimator, X, y, log_columns, reason):
     solution = moments.solution(alpha, ends=gamma == 1)
     x, columns, spread = solution.x, np.flatnonzero(moments.largest), None
     if log_columns.episode is not None and d <= LARGEST_HESSIAN:
-
-        def scores_of(t):
-            if not len(t.y):
-                return None
-            error = t.weights * (t.Z @ x - gamma * (t.next_Z @ x) - t.y)
-            return sums_of_episodes(t, dense(scale_rows(error, t.Z[:, columns])))
-
+        sums = Collected.none(d, gamma)
         bread = moments.means()[0] + np.diag(alpha)
         bread = bread[np.ix_(columns, columns)]
-        scores = log.sum(scores_of)
+        scores = log.sum(lambda t: scores_of(t, x, sums, columns))
         spread = spread_of_sums(scores, bread, moments, estimator.half_life), columns
     if not alpha.any():
         differ = moments.largest if len(few.rows) == 1 else ends.values.sum(axis=0)
@@ -176,6 +182,17 @@ def fit_blocks(estimator, X, y, log_columns, reason):
         "_given": (log_columns.successor_names(), n_ends > 0),
     }
     return estimator._store(log.empty, fitted, exact)
+
+
+def scores_of(t, x, sums, columns=slice(None)):
+    """The contributions of the episodes of a chunk to the equations of the "projected"
+    objective at x, for some of the features. ``sums`` are the `Collected` before it."""
+    eligible, traces = t.Z, sums.traces
+    if traces.decay:
+        traced = traces.over(t)
+        eligible = np.vstack([block for _, block in traced])
+    error = t.Z @ x - sums.gamma * (t.next_Z @ x) - t.y
+    return sums_of_episodes(t, eligible[:, columns], error)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,15 +4,19 @@ it."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+import sys
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import _safe_indexing
 
 from sk_stormc.solvers import StopReason
 from sk_stormc.streams.problem import WINDOW, stack
-from sk_stormc.utils.validation import is_word, row_weights, short
+from sk_stormc.utils.frames import is_table
+from sk_stormc.utils.validation import is_word, short
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import (
     WARNED_SHARE,
@@ -20,133 +24,101 @@ from sk_stormc.values.episodes import (
     check_terminal,
     check_time,
     fading,
-    order_of,
     remaining,
 )
 from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
 from sk_stormc.values.lspi import of_actions, of_columns
 from sk_stormc.values.lstd import ILL_CONDITIONED, Collected, attributes_of, forget
-from sk_stormc.values.markov import refuse_rows, scale_rows
+from sk_stormc.values.markov import refuse_rows
 from sk_stormc.values.policies import check_actions, chosen, numbers_of
-from sk_stormc.values.states import checked_data
 from sk_stormc.values.transition_stream import TransitionStream
-from sk_stormc.values.transitions import (
-    check_ratios,
-    fitted_features,
-    order_of_log,
-    successors,
-    successors_in,
-    transform,
-)
+from sk_stormc.values.transitions import LogColumns, Reader
 from sk_stormc.values.uncertainty import MAX_GROUPED_FEATURES, Groups
 
 # features for which the moments, four square matrices, still fit in 512 MB
 LARGEST_STREAM = 4000
 
 
-# Chunks
+def read_chunk(estimator, X, y, action, log_columns):
+    """The `Chunk` of more rows of a stream, the transformer, which the first rows fit,
+    and the columns of rows that wait for their successors.
+
+    Rows that have waited are read again with the new ones.
+    """
+    reader = Reader(estimator, "chunk", getattr(estimator, "features_", None))
+    labels, time, waiting = log_columns.episode, log_columns.time, None
+    if log_columns.next_X is not None or (labels is None and time is None):
+        return reader(0, X, y, action, log_columns), reader.features, None
+    # errors name the numbers of the new rows
+    _, y, action, ratios, weights, _ = reader.checked(X, y, action, log_columns)
+    n = len(y)
+    log_columns = LogColumns(
+        terminal=check_terminal(log_columns.terminal, n),
+        time=None if time is None else check_time(time, n),
+        episode=None if labels is None else check_episode(labels, n),
+        sample_weight=weights,
+        importance_ratio=ratios,
+    )
+    columns = {"X": X, "y": y, "action": action} | log_columns._asdict()
+    if estimator._pending is not None:
+        columns = after_waiting(estimator._pending, columns)
+    if time is not None:
+        check_times(columns["time"], increase=labels is None)
+    X, y, action, *log_columns = columns.values()
+    chunk = reader(0, X, y, action, LogColumns(*log_columns))
+    if len(chunk.waiting):
+        waiting = some_of(columns, chunk.waiting)
+    return chunk, reader.features, waiting
 
 
-@dataclass(frozen=True, eq=False)
-class Waiting:
-    """Rows without a successor so far: the last row of a stream or of each open
-    episode, unless it is terminal."""
-
-    Z: np.ndarray
-    y: np.ndarray
-    weights: np.ndarray
-    ratios: np.ndarray
-    time: np.ndarray | None
-    labels: np.ndarray | None
-
-    def __getitem__(self, rows):
-        return Waiting(
-            *(None if part is None else part[rows] for part in vars(self).values())
+def check_times(time, increase):
+    """Raise a ValueError for dates, and for times that do not increase if they must."""
+    if time.dtype.kind != "i":
+        raise ValueError(
+            f"time must be whole numbers for partial_fit, got {time[0]}: number the "
+            "steps"
         )
+    refuse_rows(
+        increase & (np.diff(time) <= 0),
+        lambda k: (
+            "time must increase from row to row and from call to call, got "
+            f"{time[k]}, then {time[k + 1]}"
+        ),
+    )
 
-    def __len__(self):
-        return len(self.y)
 
-    def before(self, other):
-        """These rows followed by other rows."""
-        if self.labels is not None:
-            # an episode without a row in a chunk has ended
-            self = self[np.isin(self.labels, other.labels)]
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        return Waiting(
-            *(None if old is None else stack([old, new]) for old, new in pairs)
+def after_waiting(waiting, columns):
+    """The columns of the rows that waited for successors, followed by new ones."""
+    if (waiting["time"] is None) != (columns["time"] is None):
+        raise ValueError(
+            "time must be given in all calls of a stream, or in none of them, got "
+            f"{'None' if columns['time'] is None else 'times'} now"
         )
+    if columns["episode"] is not None:
+        # an episode without a row in a chunk has ended
+        on = np.isin(waiting["episode"], columns["episode"])
+        waiting = some_of(waiting, np.flatnonzero(on))
+    return {
+        name: None if column is None else joined(waiting[name], column)
+        for name, column in columns.items()
+    }
 
 
-def follow(waiting, rows, terminal):
-    """The transitions between successive rows, and the rows whose successors have not
-    arrived yet."""
-    if waiting is not None:
-        rows = waiting.before(rows)
-        terminal = np.append(np.zeros(len(rows) - len(terminal), dtype=bool), terminal)
-    time, labels, n = rows.time, rows.labels, len(rows)
-    if labels is None:
-        refuse_rows(
-            np.diff(time) <= 0,
-            lambda k: (
-                "time must increase from row to row and from call to call, got "
-                f"{time[k]}, then {time[k + 1]}"
-            ),
-        )
-    found = order_of(labels, time, terminal, n)
-    at, known = successors_in(found, terminal)
-    order = np.argsort(found.clock)
-    kept = order[known[order]]
-    next_Z = scale_rows(1.0 - terminal[kept], rows.Z[at[kept]])
-    numbers = np.zeros(n) if labels is None else found.numbers[order]
-    waits = order[np.append(np.diff(numbers) != 0, True) & ~terminal[order]]
-    rest, rows = rows[waits] if len(waits) else None, rows[kept]
-    left = np.zeros((len(kept), 1), dtype=int) if time is None else rows.time[:, None]
-    after = left if time is None else left + 1
-    keys = left, after, terminal[kept], rows.ratios, rows.labels
-    return (rows.Z, next_Z, rows.y, rows.weights), keys, rest, kept
+def some_of(columns, rows):
+    """Some rows of all columns that are not None."""
+    return {
+        name: None if column is None else _safe_indexing(column, rows)
+        for name, column in columns.items()
+    }
 
 
-def opened(estimator, X, y):
-    """The checked states and rewards of a chunk, and the transformer, which the first
-    chunk fits."""
-    fitted = hasattr(estimator, "coef_")
-    states, y = checked_data(estimator, X, y, reset=not fitted)
-    if fitted:
-        return states, y.astype(float), estimator.features_
-    return states, y.astype(float), fitted_features(estimator, X, y)
-
-
-def read_chunk(estimator, features, X, states, y, log_columns):
-    """Rows, keys for `Collected.plus`, rows without a successor so far, and the order
-    in time, of a chunk."""
-    n, labels, time = len(y), log_columns.episode, log_columns.time
-    ratios = check_ratios(log_columns.importance_ratio, n)
-    weights = row_weights(log_columns.sample_weight, n, all_zero=True) * ratios
-    labels = None if labels is None else check_episode(labels, n)
-    Z = transform(features, X, states, estimator.fit_intercept)
-    if log_columns.next_X is None and (time is not None or labels is not None):
-        ends = check_terminal(log_columns.terminal, n)
-        time = None if time is None else check_time(time, n)
-        if time is not None and time.dtype.kind != "i":
-            raise ValueError(
-                f"time must be whole numbers for partial_fit, got {time[0]}: number "
-                "the steps"
-            )
-        rows = Waiting(Z, y, weights, ratios, time, labels)
-        return follow(estimator._pending, rows, ends)
-    rows = order_of_log(log_columns._replace(time=None), n)
-    following = successors(estimator, X, states, log_columns, rows)
-    order = np.arange(n) if rows is None else np.argsort(rows.clock)
-    Z, following = Z[order], following.of(order)
-    next_Z = following.features(features, Z, estimator.fit_intercept)
-    left, after = states[order], following.states[following.at]
-    if labels is not None:
-        labels = labels[order]
-        # equal keys: the next row of an episode continues it
-        left = after = np.zeros((n, 1), dtype=int)
-    keys = left, after, following.terminal, ratios[order], labels
-    return (Z, next_Z, y[order], weights[order]), keys, None, order
+def joined(rows, more):
+    """The rows of a table, followed by more rows."""
+    if is_table(rows) and type(rows) is type(more):
+        package = sys.modules[type(rows).__module__.partition(".")[0]]
+        return package.concat([rows, more])  # of pandas or polars
+    parts = rows, more
+    return stack([p if sparse.issparse(p) else np.asarray(p) for p in parts])
 
 
 class Counts(NamedTuple):
@@ -160,10 +132,10 @@ class Counts(NamedTuple):
     def plus(self, n, terminal, waiting):
         """The counts after a chunk of n rows and the transitions with these terminal
         flags."""
-        left, ended = len(waiting or ()), int(terminal.sum())
-        lost = self.lost + self.waiting + n - len(terminal) - left
+        ended = int(terminal.sum())
+        lost = self.lost + self.waiting + n - len(terminal) - waiting
         return Counts(
-            lost, left, self.ongoing + len(terminal) - ended, self.ended + ended
+            lost, waiting, self.ongoing + len(terminal) - ended, self.ended + ended
         )
 
     def unknown(self):
@@ -192,9 +164,6 @@ def warn_of_lost(before, now):
         )
 
 
-# common functions of both estimators
-
-
 def check_constant(estimator, held):
     """Return the parameters that must not change during a stream. Raise a ValueError if
     one has changed."""
@@ -216,10 +185,10 @@ def check_constant(estimator, held):
     return held
 
 
-def add_to_moments(estimator, rows, alpha, trace_decay=0.0, keys=None, left=1.0):
-    """The moments of a stream with more rows, their solution, and the attributes of
-    this."""
-    d = rows[0].shape[1]
+def add_to_moments(estimator, chunk, alpha, left=1.0):
+    """The moments of a stream with more transitions, their solution, and the attributes
+    of this. ``left`` is the discount factor of the weights of earlier transitions."""
+    d = chunk.Z.shape[1]
     if d > LARGEST_STREAM:
         raise ValueError(
             f"X must have at most {LARGEST_STREAM} features for partial_fit with "
@@ -233,80 +202,93 @@ def add_to_moments(estimator, rows, alpha, trace_decay=0.0, keys=None, left=1.0)
         collected is not None
         and vars(estimator).get("condition_number_", 0.0) >= ILL_CONDITIONED
     )
-    collected = collected or Collected.none(d, estimator.gamma, trace_decay)
+    collected = collected or Collected.none(d, estimator.gamma, estimator.trace_decay)
     if left != 1:
         collected = replace(collected, moments=collected.moments * left)
-    collected = collected.plus(*rows, keys)
+    collected = collected.plus(chunk)
     moments, solution = collected.moments, collected.solution(alpha)
     exact = attributes_of(solution, moments.n_rows, StopReason.EXHAUSTED, warned=warned)
     return moments, solution.x, exact | {"_stream": collected}
 
 
-# Values of states
-
-
-def continue_stream(estimator, X, y, log_columns):
-    """Run `BellmanValueEstimator.partial_fit` on a copy, which is discarded if an
+def continue_stream(estimator, X, y, log_columns, action=None, actions=None):
+    """Run `partial_fit` of either estimator on a copy, which is discarded if an
     exception is raised."""
     estimator._make_solver()  # raises if a parameter of the solver is wrong
     labelled, fitted = log_columns.episode is not None, hasattr(estimator, "coef_")
     names = log_columns.names(estimator._given)
-    states, y, features = opened(estimator, X, y)
+    chunk, features, waiting = read_chunk(estimator, X, y, action, log_columns)
     if not fitted:
-        warn_of_state_numbers(estimator.features, states)
-    rows, keys, waiting, order = read_chunk(
-        estimator, features, X, states, y, log_columns
-    )
+        warn_of_state_numbers(estimator.features, chunk.states)
     earlier = estimator._counts or Counts()
-    counts = earlier.plus(len(y), keys[2], waiting)
+    counts = earlier.plus(len(y), chunk.terminal, len(chunk.waiting))
     warn_of_lost(earlier, counts)
     if "terminal" not in names[0]:
         first = estimator._counts is None
         warn_of_no_ends(
             log_columns, first if labelled else earlier.lost == 0 < counts.lost
         )
-    d, gamma, half_life = rows[0].shape[1], estimator.gamma, estimator.half_life
-    exact = estimator._solver_for(0 if estimator.trace_decay else d) == "lstd"
+    d, gamma, half_life = chunk.Z.shape[1], estimator.gamma, estimator.half_life
+    exact = (
+        estimator.has_actions
+        or estimator._solver_for(0 if estimator.trace_decay else d) == "lstd"
+    )
     if gamma == 1 and not exact:
         raise ValueError(
             "gamma must be < 1 for partial_fit, except with solver='lstd', got "
             f"{gamma!r}"
         )
     check_kind(estimator, exact)
-    names_held = (
-        "gamma",
-        "half_life",
-        "fit_intercept",
-        "trace_decay" if exact else "alpha",
-    )
-    held = {name: getattr(estimator, name) for name in names_held}
+    parameters = vars(estimator)
+    constant = "gamma", "half_life", "fit_intercept", "policy"
+    constant = *constant, "trace_decay" if exact else "alpha"
+    held = {name: parameters[name] for name in constant if name in parameters}
     held = check_constant(
         estimator, held | {"episode": "given" if labelled else "None"}
     )
-    left = remaining(half_life, len(order))
-    faded = *rows[:3], rows[3] * fading(half_life, order)
+    alpha, shape, values = estimator._alphas(d), (d,), {}
+    if estimator.has_actions:
+        labels = labels_of(estimator, chunk.action, actions)
+        chunk = pairs_of(chunk, labels, parameters["policy"])
+        alpha, shape = np.tile(alpha, len(labels)), (len(labels), d)
+        values = {"actions_": labels}
+    left = remaining(half_life, len(chunk.y))
+    faded = replace(chunk, weights=chunk.weights * fading(half_life, chunk.when))
     groups = estimator._groups
-    if labelled and d <= MAX_GROUPED_FEATURES:
+    if labelled and not estimator.has_actions and d <= MAX_GROUPED_FEATURES:
         groups = groups or Groups.none(d, gamma, estimator.trace_decay)
-        groups = groups.plus(*faded, keys, left)
-    w = np.append(estimator.coef_, estimator.intercept_)[:d] if fitted else np.zeros(d)
+        groups = groups.plus(faded, left)
+    w = known = None
     if exact:
-        alpha, decay = estimator._alphas(d), estimator.trace_decay
-        moments, x, exact = add_to_moments(estimator, faded, alpha, decay, keys, left)
-        # otherwise the only row has no successor so far
-        w = x if moments.weight or not fitted else w
+        moments, x, exact = add_to_moments(estimator, faded, alpha, left)
+        if moments.weight or not fitted:  # otherwise no row counts so far
+            w, known = x.reshape(shape), moments.largest.reshape(shape) > 0
         forget(estimator)
         vars(estimator).update(exact)
     else:
         # with a half-life the stream discounts the weights, in chronological order
-        some = rows[3] > 0 if half_life is None else np.argsort(order, kind="stable")
-        rows = tuple(part[some] for part in rows)
+        some = (
+            chunk.weights > 0
+            if half_life is None
+            else np.argsort(chunk.when, kind="stable")
+        )
+        rows = tuple(part[some] for part in chunk.rows)
+        w = np.zeros(d)
+        if fitted:
+            w = np.append(estimator.coef_, estimator.intercept_)[:d]
         forget(estimator)
         w = run_on_stream(estimator, rows, w) if len(rows[2]) else w
+    if w is not None:
+        values |= of_columns(w, estimator.fit_intercept)
+    if not estimator.has_actions:
+        values |= {
+            "objective_": "projected",
+            "objective_reason_": "a stream does not group the transitions of a state",
+        }
+    elif known is not None:
+        values["_known"] = known[:, : d - estimator.fit_intercept]
     vars(estimator).update(
-        of_columns(w, estimator.fit_intercept),
-        objective_="projected",
-        objective_reason_="a stream does not group the transitions of a state",
+        values,
         features_=features,
         _pending=waiting,
         _given=names,
@@ -389,46 +371,20 @@ def streams_actions(estimator):
     return True
 
 
-def continue_action_stream(estimator, X, y, action, log_columns, actions):
-    """Run `ActionValueEstimator.partial_fit` on a copy, which is discarded if an
-    exception is raised."""
-    policy, intercept = vars(estimator)["policy"], estimator.fit_intercept
-    held = check_constant(
-        estimator,
-        {"gamma": estimator.gamma, "fit_intercept": intercept, "policy": policy},
-    )
-    names = log_columns.names(estimator._given)
-    states, y, features = opened(estimator, X, y)
-    taken = check_actions(action, len(y))
-    labels = labels_of(estimator, taken, actions)
+def pairs_of(chunk, labels, policy):
+    """The transitions between pairs of a state and an action."""
     taken = numbers_of(
-        taken,
+        chunk.action,
         labels,
         among="the actions of this stream",
         hint=": give all of them in the first call",
     )
-    Z = transform(features, X, states, intercept)
-    following = successors(estimator, X, states, log_columns, None)
-    weights = row_weights(log_columns.sample_weight, len(y), all_zero=True)
-    next_Z = following.features(features, Z, intercept)
-    m, d = len(labels), Z.shape[1]
-    chances = np.zeros((len(y), m))
-    chances[following.ongoing()] = following.chances(policy, labels)
-    rows = of_actions(Z, chosen(taken, m)), of_actions(next_Z, chances), y, weights
-    moments, x, exact = add_to_moments(
-        estimator, rows, np.tile(estimator._alphas(d), m)
-    )
-    occurs = moments.largest.reshape(m, d) > 0
-    forget(estimator)
-    vars(estimator).update(
-        exact,
-        **of_columns(x.reshape(m, d), intercept),
-        features_=features,
-        actions_=labels,
-        _spread=None,
-        _held=held,
-        _given=names,
-        _known=occurs[:, : d - intercept],
+    chances = np.zeros((len(taken), len(labels)))
+    chances[chunk.following.ongoing()] = chunk.following.chances(policy, labels)
+    return replace(
+        chunk,
+        Z=of_actions(chunk.Z, chosen(taken, len(labels))),
+        next_Z=of_actions(chunk.next_Z, chances),
     )
 
 

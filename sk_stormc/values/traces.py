@@ -23,9 +23,9 @@ class Traces:
     expected: np.ndarray | None = None  # keys of the successors of these rows
     labels: tuple = ()  # labels of their episodes
 
-    def over(self, Z, counted, keys):
+    def over(self, chunk):
         """The traces of more rows."""
-        return TracedRows(self, Z, counted, *keys)
+        return TracedRows(self, chunk)
 
 
 class TracedRows:
@@ -36,11 +36,11 @@ class TracedRows:
     row continues the trace of another.
     """
 
-    def __init__(self, before, Z, counted, left, after, terminal, ratios, labels):
-        self.before = before
-        self.Z = Z
-        self.ratios = np.where(counted, ratios, 0.0)
-        self.after = None
+    def __init__(self, before, chunk):
+        self.before, self.Z, self.after = before, chunk.Z, None
+        counted, terminal, labels = chunk.weights > 0, chunk.terminal, chunk.episode
+        self.ratios = np.where(counted, chunk.ratios, 0.0)
+        left, after = chunk.keys or (chunk.states, chunk.follows())
         labels = np.zeros(len(left)) if labels is None else labels
         starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
         self.follows = continues(left, after, terminal)
@@ -110,23 +110,3 @@ def same(after, left):
     relative = np.finfo(np.float32).eps * size
     decimals = np.minimum(5.1e-7, 0.01 * size.max(axis=1, keepdims=True))
     return (abs(after - left) <= relative + decimals).all(axis=1)
-
-
-def keys_in_order(log):
-    """The order of the transitions of a `Log` in time, and the keys for
-    `Collected.plus` in this order."""
-    left, after, terminal = log.states, log.follows(), log.terminal
-    if log.order is None:
-        # a trace also ends at a dropped row
-        ends = terminal | np.append(np.diff(np.flatnonzero(log.kept)) > 1, False)
-        return np.arange(len(left)), (left, after, ends, log.ratios, None)
-    clock = log.order.clock[log.kept, None]
-    order = np.argsort(clock.ravel())
-    # may warn
-    continues(
-        left[order],
-        after[order],
-        terminal[order] | np.append(np.diff(clock[order, 0]) > 1, False),
-    )
-    keys = clock[order], clock[order] + 1, terminal[order], log.ratios[order], None
-    return order, keys

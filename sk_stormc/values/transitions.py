@@ -14,13 +14,15 @@ from sklearn.utils.validation import check_array
 from sk_stormc.utils.validation import as_flags, as_numbers, row_weights
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import (
+    check_episode,
     check_terminal,
     fading,
     in_time,
-    keys_of,
     order_of,
+    share_of_ends,
     shares,
 )
+from sk_stormc.values.log_order import warn_of_rows
 from sk_stormc.values.log_warnings import (
     warn_of_no_ends,
     warn_of_ranges,
@@ -99,6 +101,8 @@ class Successors(NamedTuple):
         """The probabilities of the actions under a policy in the successors, of shape
         (n_ongoing, n_actions)."""
         at = self.at[self.ongoing()]
+        if not len(at):  # which a function may not expect
+            return np.zeros((0, len(actions)))
         return policy_chances(policy, self.source, self.states[at], at, actions, name)
 
 
@@ -215,18 +219,25 @@ class LogColumns(NamedTuple):
         )
 
 
-@dataclass
-class Transitions:
-    """Usable transitions: terminal or with a successor, and of positive weight."""
+@dataclass(eq=False)
+class Chunk:
+    """Transitions of which it is known how they end, in the order of time."""
 
     Z: np.ndarray  # features of the states
     next_Z: np.ndarray  # features of the successors, 0 after terminal transitions
     y: np.ndarray
     weights: np.ndarray  # after multiplication by the ratios
+    ratios: np.ndarray
     states: np.ndarray  # before the transformer
     following: Successors
     action: np.ndarray | None  # labels
     episode: np.ndarray | None  # labels
+    # keys of the rows for `Traces.over`, and of the rows that continue their traces,
+    # or None for the states
+    keys: tuple | None = None
+    when: np.ndarray | None = None  # numbers in the order of arrival, of a stream
+    # numbers of the rows whose successors may be in the next chunk of a stream
+    waiting: np.ndarray | None = None
 
     @property
     def rows(self):
@@ -238,33 +249,9 @@ class Transitions:
         """Whether a transition ends its episode."""
         return self.following.terminal
 
-    def keys(self):
-        """A number for the episode of each row, which is the same in all blocks."""
-        return keys_of(self.episode)
-
-
-@dataclass
-class Log(Transitions):
-    """The usable transitions of a fit in memory, whose episodes are numbered."""
-
-    features: Any  # the fitted transformer
-    ratios: np.ndarray
-    occurs: np.ndarray  # mask of the features that are not 0 in all rows
-    kept: np.ndarray  # mask of the usable rows of the data
-    order: Any  # the `Order` of all rows of the data, or None
-
     def follows(self):
         """The successors, before the transformer."""
         return self.following.states[self.following.at]
-
-    def without_zeros(self):
-        """The log with the features that are not 0 in all rows, or with the first one
-        if there are none, and their numbers."""
-        columns = np.flatnonzero(self.occurs) if self.occurs.any() else np.arange(1)
-        if len(columns) == self.occurs.sum() == self.Z.shape[1]:
-            return self, columns
-        next_Z = self.next_Z[:, columns] * float(self.occurs.any())
-        return replace(self, Z=self.Z[:, columns], next_Z=next_Z), columns
 
     def leads_to(self):
         """Rows that identify the successors: whether the episode ends, and the state,
@@ -273,70 +260,147 @@ class Log(Transitions):
         rows[self.terminal, 1:] = 0.0
         return rows
 
-    def keys(self):
-        """The numbers of the episodes."""
-        return self.episode.astype(np.uint64)
+    def counted(self):
+        """The transitions of positive weight."""
+        rows = self.weights > 0
+        if rows.all():
+            return self
+        parts = {
+            name: part[rows]
+            for name, part in vars(self).items()
+            if part is not None and name not in ("following", "keys", "waiting")
+        }
+        following = self.following.of(rows)
+        return replace(self, **parts, following=following, keys=None)
+
+    def without_zeros(self, occurs):
+        """The transitions with the features that occur, or with the first one if there
+        are none, and their numbers."""
+        columns = np.flatnonzero(occurs) if occurs.any() else np.arange(1)
+        if len(columns) == occurs.sum() == self.Z.shape[1]:
+            return self, columns
+        next_Z = self.next_Z[:, columns] * float(occurs.any())
+        return replace(self, Z=self.Z[:, columns], next_Z=next_Z), columns
 
     def sum(self, function):
-        """``function(transitions)`` of all transitions, as `LogBlocks.sum`."""
+        """``function(chunk)`` of all transitions, as `LogBlocks.sum`."""
         return function(self)
 
 
-def read_log(estimator, X, y, log_columns, half_life=None, action=None):
-    """The validated `Log` of the user's data. The estimator is a copy, whose number and
-    names of columns are set."""
-    states, y = checked_data(estimator, X, y)
-    y, n = y.astype(float), len(y)
-    ratios = check_ratios(log_columns.importance_ratio, n)
+@dataclass
+class Reader:
+    """Reads the `Chunk` of some rows of a log. It travels to the workers."""
+
+    estimator: Any  # a copy without results; the first rows set its columns
+    # what the rows are: a whole "log", or a sample of one; a "block" of one, or a
+    # "chunk" of a stream
+    kind: str = "log"
+    features: Any = None  # the transformer, which the first rows fit
+    n_rows: int | None = None  # number of rows of the whole log
+    # sums of weights by the steps of the whole log, for `share_of_ends`
+    steps: Any = None
+
+    def __call__(self, start, X, y, action, log_columns):
+        """The `Chunk` of rows, the first of which is row ``start`` of the log."""
+        estimator, whole = self.estimator, self.kind == "log"
+        states, y, action, ratios, weights, order = self.checked(
+            X, y, action, log_columns
+        )
+        n, warns = len(y), self.kind != "block"
+        following = successors(estimator, X, states, log_columns, order, warns)
+        known, terminal = following.known, following.terminal
+        if warns and self.n_rows in (None, n):  # a sample is not in order
+            warn_of_rows(y, states, log_columns, order, following)
+        if whole:
+            check_log(estimator.features, log_columns, states, ratios, order, following)
+        if order is not None and log_columns.next_X is None and self.kind != "chunk":
+            weights = weights * (
+                shares(order.step, known, terminal, weights)
+                if self.steps is None
+                else share_of_ends(*self.steps.of(order.step).T, known, terminal)
+            )
+        weights = weights * ratios
+        if estimator.half_life is not None and self.kind != "chunk":
+            later = 0 if self.n_rows is None else self.n_rows - start - n
+            when = in_time(order, n)[known]
+            weights[known] *= fading(estimator.half_life, when, later)
+        if self.features is None:
+            self.features = fitted_features(estimator, X, y)
+        Z = transform(self.features, X, states, estimator.fit_intercept)
+        rows = slice(None)  # which avoids copies
+        if order is not None and (np.diff(order.clock) < 0).any():
+            rows = np.argsort(order.clock)
+            rows = rows[known[rows]]
+        elif not known.all():
+            rows = np.flatnonzero(known)
+        Z, following = Z[rows], following.of(rows)
+        next_Z = following.features(self.features, Z, estimator.fit_intercept)
+        labels, when, last = log_columns.episode, None, None
+        if self.kind == "chunk":
+            when = in_time(order, n)[rows]
+            last = np.flatnonzero(~known) if order is None else order.last()
+            last = last[~known[last]]
+        return Chunk(
+            Z,
+            next_Z,
+            y[rows],
+            weights[rows],
+            ratios[rows],
+            states[rows],
+            following,
+            None if action is None else action[rows],
+            None if labels is None else check_episode(labels, n)[rows],
+            None if order is None else order.keys(rows),
+            when,
+            last,
+        )
+
+    def checked(self, X, y, action, log_columns):
+        """The checked states, rewards, actions, importance ratios, weights and `Order`
+        of some rows."""
+        first = self.kind == "log" or (
+            self.kind == "chunk" and not hasattr(self.estimator, "coef_")
+        )
+        states, y = checked_data(self.estimator, X, y, reset=first)
+        y, n = y.astype(float), len(y)
+        if self.estimator.has_actions:
+            action = np.zeros(n, int) if action is None else check_actions(action, n)
+        ratios = check_ratios(log_columns.importance_ratio, n)
+        weights = row_weights(log_columns.sample_weight, n, all_zero=self.kind != "log")
+        return states, y, action, ratios, weights, order_of_log(log_columns, n)
+
+
+def check_log(features, log_columns, states, ratios, order, following):
+    """Warn of what looks wrong in the rows of a whole log. Raise a ValueError if the
+    successors of none of its rows are known."""
     if log_columns.importance_ratio is not None:
         warn_of_ratios(ratios)
-    weights = row_weights(log_columns.sample_weight, n)
-    order = order_of_log(log_columns, n)
-    following = successors(estimator, X, states, log_columns, order)
-    kept, terminal = following.known, following.terminal
+    known, terminal = following.known, following.terminal
     warn_of_no_ends(
         log_columns,
         order is not None and (log_columns.episode is not None or order.has_gaps()),
     )
-    if order is not None:
-        weights *= shares(order.step, kept, terminal, weights)
-    if not (terminal.all() or kept[~terminal].any()):
+    if not (terminal.all() or known[~terminal].any()):
         raise ValueError(
             "X must have a usable transition, with a successor or terminal: got no "
             f"successor of the {np.count_nonzero(~terminal)} rows that are not "
             "terminal. time must increase by 1 in each step, and episodes of one row "
             "need next_X or terminal"
         )
-    weights *= ratios
-    if half_life is not None:
-        weights[kept] *= fading(half_life, in_time(order, n)[kept])
-    kept = kept & (weights > 0)
-    if not kept.any():
+    warn_of_state_numbers(features, states)
+
+
+def read_log(reader, X, y, log_columns, action=None):
+    """The `Chunk` of a whole log, and a mask of the features that are not 0 in all rows
+    that count. Raises a ValueError if there are no such rows."""
+    chunk = reader(0, X, y, action, log_columns)
+    counted = chunk.counted()
+    if not len(counted.y):
         raise ValueError(NONE)
-    warn_of_state_numbers(estimator.features, states)
-    features = fitted_features(estimator, X, y)
-    Z = transform(features, X, states, estimator.fit_intercept)
-    rows = slice(None) if kept.all() else kept  # a slice avoids copies
-    Z, following = Z[rows], following.of(rows)
-    next_Z = following.features(features, Z, estimator.fit_intercept)
-    occurs = largest_values(Z) > 0
+    occurs = largest_values(counted.Z) > 0
     if not occurs.all():
-        warn_of_unknown_successors(next_Z, occurs)
-    return Log(
-        Z,
-        next_Z,
-        y[rows],
-        weights[rows],
-        states[rows],
-        following,
-        None if action is None else check_actions(action, n)[rows],
-        None if log_columns.episode is None else order.numbers[rows],
-        features,
-        ratios[rows],
-        occurs,
-        kept,
-        order,
-    )
+        warn_of_unknown_successors(counted.next_Z, occurs)
+    return chunk, occurs
 
 
 def order_of_log(log_columns, n):

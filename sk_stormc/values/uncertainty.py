@@ -10,7 +10,12 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse, stats
 
-from sk_stormc.values.episodes import hashes_of, numbers_of_labels, remembered
+from sk_stormc.values.episodes import (
+    hashes_of,
+    keys_of,
+    numbers_of_labels,
+    remembered,
+)
 from sk_stormc.values.least_squares import SINGULAR
 from sk_stormc.values.markov import dense, minus_scaled, scale_rows
 from sk_stormc.values.traces import Traces
@@ -75,55 +80,39 @@ class Spread:
         return float(stats.t.ppf(0.5 + confidence / 2, self.n_clusters - 1))
 
 
-def spread_of_log(
-    objective, log, number, x, alpha, gamma, keys, trace_decay, half_life
-):
-    """The `Spread` of a fit at the solution x, from a log with episodes and the numbers
-    of its states.
-
-    ``keys`` are the result of `keys_in_order`, for traces. With a half-life the weights
-    of the log are already discounted.
-    """
+def spread_of_bellman(log, number, x, alpha, gamma, half_life):
+    """The `Spread` of a minimiser x of the "bellman" objective, from a log with
+    episodes and the numbers of its states. With a half-life the weights of the log are
+    already discounted."""
     Z, next_Z, y, weights = log.rows
     weights, error = weights / weights.sum(), Z @ x - gamma * (next_Z @ x) - y
-    episode, eligible, added = numbers_of_labels(log.episode), Z, 0.0
-    difference = minus_scaled(Z, gamma, next_Z)
-    if objective == "bellman":
-        # contribution of row k to sum_s d_s a_s e_s, with the mean difference a_s and
-        # the mean error e_s of a state
-        visits = np.bincount(number, weights)
-        share = weights / visits[number]
-        mean = sums_by(number, difference, share)
-        mean_error = np.bincount(number, share * error)[number]
-        added = sums_by(episode, difference, weights * mean_error)
-        added -= sums_by(episode, mean[number], weights * mean_error)
-        eligible, bread = mean[number], mean.T @ scale_rows(visits, mean)
-    else:
-        if trace_decay:
-            order, keys = keys
-            Z, difference, error, weights, episode = (
-                part[order] for part in (Z, difference, error, weights, episode)
-            )
-            traces = Traces(gamma * trace_decay).over(Z, weights > 0, keys)
-            eligible = np.vstack([block for _, block in traces])
-        bread = dense(scale_rows(weights, eligible).T @ difference)
-    scores = added + sums_by(episode, eligible, weights * error)
-    return Spread.of(
-        bread + np.diag(alpha), scores, len(y), half_life, np.bincount(episode, weights)
-    )
+    episode, difference = numbers_of_labels(log.episode), minus_scaled(Z, gamma, next_Z)
+    # contribution of row k to sum_s d_s a_s e_s, with the mean difference a_s and the
+    # mean error e_s of a state
+    visits = np.bincount(number, weights)
+    share = weights / visits[number]
+    mean = sums_by(number, difference, share)
+    mean_error = np.bincount(number, share * error)[number]
+    scores = sums_by(episode, difference, weights * mean_error)
+    scores -= sums_by(episode, mean[number], weights * mean_error)
+    scores += sums_by(episode, mean[number], weights * error)
+    bread = mean.T @ scale_rows(visits, mean) + np.diag(alpha)
+    weights = np.bincount(episode, weights)
+    return Spread.of(bread, scores, len(y), half_life, weights)
 
 
-def sums_of_episodes(t, scores):
-    """Sums over the episodes of a block of the rows' contributions to the equations,
-    and of their weights."""
+def sums_of_episodes(t, eligible, error):
+    """Sums over the episodes of a chunk of the rows' contributions to the equations,
+    ``eligible`` features times the weighted errors, and of the weights."""
+    scores = dense(scale_rows(t.weights * error, eligible))
     rows = np.column_stack([scores, t.weights])
     most = max(4, 2**24 // rows.shape[1])  # 134 MB, before episodes are grouped
-    return SumsByKey.by(t.keys(), rows, most)
+    return SumsByKey.by(keys_of(t.episode), rows, most)
 
 
 def spread_of_sums(scores, bread, moments, half_life=None):
-    """The `Spread` of a fit from the sums of all episodes."""
-    sums = scores.sums / moments.weight
+    """The `Spread` of a fit from the sums of all episodes that count."""
+    sums = scores.sums[scores.sums[:, -1] > 0] / moments.weight
     return Spread.of(bread, sums[:, :-1], moments.n_rows, half_life, sums[:, -1])
 
 
@@ -200,16 +189,17 @@ class Groups:
             Traces(gamma * trace_decay),
         )
 
-    def plus(self, Z, next_Z, y, weights, keys, left=1.0):
-        """Add transitions. The last of ``keys`` contains the labels of their episodes.
+    def plus(self, t, left=1.0):
+        """Add the transitions of a chunk.
 
         ``left`` is the discount factor of the weights of earlier transitions.
         """
-        if not len(y):
+        if not len(t.y):
             return self
-        labels, eligible, traces = keys[-1], Z, self.traces
+        Z, next_Z, y, weights = t.rows
+        labels, eligible, traces = t.episode, Z, self.traces
         if traces.decay:
-            traced = traces.over(Z, weights > 0, keys)
+            traced = traces.over(t)
             eligible = np.vstack([block for _, block in traced])
             traces = traced.after
         difference = minus_scaled(Z, self.gamma, next_Z)

@@ -7,12 +7,14 @@ from collections import namedtuple
 
 import numpy as np
 import pytest
-from helpers import composition, regression, slow_but
+from helpers import composition, few_of, regression, slow_but
 from scipy.special import logsumexp, softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import minimize
+from sk_stormc.core import evaluations
 from sk_stormc.core.evaluations import NUMBERS_AT_ONCE
+from sk_stormc.core.row_functions import sums_over_rows
 from sk_stormc.penalties import L1
 from sk_stormc.problems import (
     DifferentiableComposition,
@@ -80,6 +82,83 @@ def test_gradients_are_those_of_finite_differences(jacobian):
     ]
     assert np.allclose(problem.gradient(x), expected, rtol=1e-8, atol=1e-8)
     check_problem(problem, n_draws=50)
+
+
+def jacobian_and_its_formula(n, n_u, d, dtype):
+    """A problem of n_u components of g and d variables, and its Jacobian.
+
+    JAX 0.10.2 compiles the Jacobian of this g wrongly in one form, for 50 components, 5
+    variables and 400 to 10,000 rows in float64.
+    """
+    rows = np.random.default_rng(n).normal(size=(n, d)).astype(dtype)
+    c = (np.arange(1, n_u + 1) / n_u).astype(dtype)
+    problem = DifferentiableComposition(
+        lambda x, row: (row @ x) * c,
+        lambda x, u: (u**2).sum(),
+        rows,
+        x0=np.ones(d, dtype),
+    )
+    return problem, np.outer(c, rows.mean(axis=0, dtype=float))
+
+
+@pytest.mark.parametrize(
+    ("n", "n_u", "d", "dtype"),
+    few_of(
+        [
+            (n, *shape, dtype)
+            for n in (400, 16, 10_000, 100_000)
+            for shape in ((50, 5), (3, 20), (8, 8))
+            for dtype in (np.float64, np.float32)
+        ],
+        0,
+    ),
+)
+def test_jacobians_of_any_shape_over_any_number_of_rows(n, n_u, d, dtype):
+    problem, J = jacobian_and_its_formula(n, n_u, d, dtype)
+    x = np.linspace(-1, 2, d).astype(dtype)
+    tol = {"rtol": 1e-9, "atol": 1e-12} if dtype is np.float64 else {"atol": 1e-5}
+    assert np.allclose(problem.gradient(x), 2 * J.T @ (J @ x), **tol)
+    assert np.allclose(problem.jacobian(x, None), J, **tol)
+    assert np.allclose(problem.jacobian(x, np.arange(n)), J, **tol)
+    pair = problem.inner_pair(x, 2 * x, np.arange(16), np.arange(min(n, 1000)))
+    part = problem.jacobian(x, np.arange(min(n, 1000)))
+    assert np.allclose([pair[0][1], pair[1][1]], [part, part], **tol)
+
+
+def test_a_jacobian_that_jax_compiles_wrongly_is_an_error(monkeypatch):
+    def wrong_for_400_rows(problem):
+        functions = sums_over_rows(problem)
+        for name in ("jacobian", "both"):
+            right = functions[name]
+            functions[name] = lambda x, rows, p, right=right: (
+                right(x, rows, p) * (1.05 if len(rows[0]) == 400 else 1)
+            )
+        return functions
+
+    monkeypatch.setattr(evaluations, "sums_over_rows", wrong_for_400_rows)
+    message = f"JAX {jax.__version__} has compiled .* wrongly for a mean of 400 rows"
+    with pytest.raises(RuntimeError, match=message):
+        jacobian_and_its_formula(400, 5, 3, float)
+    problem, _ = jacobian_and_its_formula(500, 5, 3, float)
+    x = np.ones(3)
+    problem.jacobian(x, np.arange(300))
+    for call in (
+        lambda: problem.jacobian(x, np.arange(400)),
+        lambda: problem.inner_pair(x, x, np.arange(8), np.arange(400)),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            call()
+
+
+def test_rounding_errors_of_rows_that_cancel_out_are_no_wrong_jacobian():
+    rows = np.random.default_rng(0).normal(size=(5000, 2)).astype(np.float32)
+    problem = DifferentiableComposition(
+        lambda x, row: jnp.array([row @ x, 1e4 * (row[0] * x[1]), 0.1 * (row @ x)]),
+        lambda x, u: (u**2).sum(),
+        np.concatenate([rows, -rows]),
+        x0=np.ones(2, np.float32),
+    )
+    assert abs(problem.jacobian(np.ones(2, np.float32), None)).max() < 0.01
 
 
 def test_values_are_means_over_rows():

@@ -6,6 +6,7 @@ import pytest
 from helpers import few_of
 from sklearn.metrics import pairwise_distances
 
+from sk_stormc import SNEEmbedding
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.problems import SNEProblem
 
@@ -104,3 +105,30 @@ def test_unusual_maps():
     with np.errstate(all="raise"):
         total, forces = by_problem(problem, x)
     assert np.isnan(total) and np.isnan(forces).all()
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_points_do_not_act_on_themselves(d):
+    """Wide maps, in which few other points act on each point."""
+    x = 25 * np.random.default_rng(0).normal(size=(N, d))
+    Z, forces = by_pairs(x)
+    # the meshes of these have spacings of .5 and .25
+    for dtype, of_sum, of_forces in (
+        (np.float32, 2e-4, 0.06),
+        (np.float64, 2e-5, 4e-3),
+    ):
+        problem = SNEProblem(P, d, kernel="student-t", dtype=dtype)
+        total, found = by_problem(problem, x)
+        assert total == pytest.approx(Z, rel=of_sum)
+        assert np.linalg.norm(found - forces) < of_forces * np.linalg.norm(forces)
+
+
+def test_maps_have_no_lattice():
+    """No period of the density between .2 and 1, among them the spacing of the mesh."""
+    rng = np.random.default_rng(0)
+    frequency = np.linspace(1, 5, 161)
+    for X in (rng.normal(size=(2000, 10)), rng.random((2000, 4))):
+        x = SNEEmbedding(random_state=0).fit_transform(X)
+        waves = np.exp(2j * np.pi * frequency[:, None, None] * x).mean(axis=1)
+        # by chance, one of the 322 amplitudes is larger in one of 10^5 maps
+        assert np.abs(waves).max() < 0.1

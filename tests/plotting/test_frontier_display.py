@@ -7,6 +7,8 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib import rc_context
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from sk_stormc import CompositionalPortfolio
@@ -228,3 +230,48 @@ def test_the_chosen_portfolio_may_be_an_array():
     display.plot()
     assert display.chosen_.get_xydata().tolist() == [[4, 3]]
     assert display.ax_.get_xlim() == (0, 5)
+
+
+def test_means_are_those_after_costs():
+    cost, previous = np.array([0.0, 1e-3, 2e-4, 0.0]), [0.1, 0.2, 0.3, 0.4]
+    portfolio = long_only(
+        budget=1.0, transaction_cost=cost, previous_weights=previous
+    ).fit(X)
+    display = shown(portfolio)
+    weights = display.weights_
+    costs = np.abs(weights - previous) @ cost
+    np.testing.assert_allclose(display.mean, weights @ X.mean(axis=0) - costs)
+    assert display.ax_.get_ylabel() == "mean return per period, after costs"
+    assert display.chosen[1] == pytest.approx(
+        X.mean(axis=0) @ portfolio.weights_
+        - np.abs(portfolio.weights_ - previous) @ cost
+    )
+    # a larger mean has a larger risk
+    assert (np.diff(display.mean) <= 1e-12).all()
+
+
+def test_two_measures_on_the_same_axes():
+    display = shown(long_only().fit(X))
+    ax = display.ax_
+    FrontierDisplay.from_estimator(long_only(risk_measure="cvar").fit(X), X, ax=ax)
+    assert ax.get_xlabel() == (
+        "standard deviation of the return per period; cvar of the loss per period"
+    )
+    assert ax.get_ylabel() == "mean return per period"
+
+
+def test_an_unbounded_frontier_shows_the_assets_on_given_axes():
+    display = shown(CompositionalPortfolio(budget=1.0).fit(X))
+    deviations = X.std(axis=0)
+    assert display.risk.max() > 2 * display.ax_.get_xlim()[1]
+    assert display.ax_.get_xlim()[1] > deviations.max()
+
+
+def test_dark_styles():
+    with rc_context({"text.color": "white", "axes.facecolor": "black"}):
+        display = shown(long_only().fit(X), pd.DataFrame(X, columns=list("abcd")))
+    dark = [
+        display.scatter_.get_facecolor()[0, :3],
+        to_rgb(display.labels_[0].get_color()),
+    ]
+    assert np.min(dark) > 0.5

@@ -392,3 +392,62 @@ def test_markers_that_consist_of_lines_are_visible(new):
         assert points.get_linewidths().min() > 0
     thick = shown(KIND, marker="x", linewidths=3)
     assert thick.scatter_[0].get_linewidths().tolist() == [3]
+
+
+def test_only_classes_with_an_island_have_a_name():
+    rng = np.random.default_rng(0)
+    Z = np.concatenate([rng.normal(size=(150, 2)) + 9 * k for k in range(3)])
+    y = np.repeat(["a", "b", "c"], 150)
+    names = [text.get_text() for text in EmbeddingDisplay(Z, y=y).plot().labels_]
+    assert sorted(names) == ["a", "b", "c"]
+    for seed in range(5):
+        mixed = np.random.default_rng(seed).permutation(y)
+        assert EmbeddingDisplay(Z, y=mixed).plot().labels_ == []
+    mixed = np.where(y == "a", y, np.random.default_rng(0).choice(["b", "c"], 450))
+    (label,) = EmbeddingDisplay(Z, y=mixed).plot().labels_
+    assert label.get_text() == "a" and np.linalg.norm(label.get_position()) < 1
+
+
+def test_dollar_signs_are_not_formulas(tmp_path):
+    names = ["$5-$10", r"$\foo$", "plain"]
+    Z = np.repeat([[0.0, 0], [5, 0], [0, 5]], 9, axis=0)
+    display = EmbeddingDisplay(Z, y=np.repeat(names, 9), y_label=r"$\bar$").plot()
+    texts = [
+        *display.labels_,
+        *display.legend_.get_texts(),
+        display.legend_.get_title(),
+    ]
+    assert sorted(text.get_text() for text in texts) == sorted(names * 2 + [r"$\bar$"])
+    assert not any(text.get_parse_math() for text in texts)
+    display.figure_.savefig(tmp_path / "map.png")  # a ValueError at a false formula
+    display = EmbeddingDisplay(Z, y=np.arange(27) / 7, y_label=r"$\bar$").plot()
+    display.figure_.savefig(tmp_path / "map.png")
+    assert display.colorbar_.ax.get_ylabel() == r"$\bar$"
+
+
+def test_infinite_values_are_not_missing():
+    values = np.arange(N, dtype=float) + 0.5
+    values[:2] = np.inf, -np.inf
+    (points,) = EmbeddingDisplay(PLACE, y=values).plot().scatter_
+    assert points.get_clim() == (2.5, N - 0.5)
+    values[2] = np.nan
+    missing, _ = EmbeddingDisplay(PLACE, y=values).plot().scatter_
+    assert len(missing.get_offsets()) == 1
+
+
+def test_periods_and_durations_are_scales():
+    months = pd.period_range("2020-01", periods=N, freq="M")
+    days = months.to_timestamp()
+    for y in (months, pd.Series(months)):
+        (points,) = EmbeddingDisplay(PLACE, y=y).plot().scatter_
+        (expected,) = EmbeddingDisplay(PLACE, y=days).plot().scatter_
+        np.testing.assert_array_equal(points.get_array(), expected.get_array())
+    for y in (days - days[0], pd.Series(days - days[0]), list(days - days[0])):
+        bar = EmbeddingDisplay(PLACE, y=y, y_label="age").plot().colorbar_
+        assert bar.ax.get_ylabel() == "age (days)"
+        assert bar.mappable.get_clim() == (0, (days[-1] - days[0]).days)
+    seconds = np.arange(N).astype("m8[s]")
+    assert EmbeddingDisplay(PLACE, y=seconds).plot().colorbar_.ax.get_ylabel() in (
+        "(seconds)",
+        "(minutes)",
+    )

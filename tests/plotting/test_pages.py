@@ -75,7 +75,9 @@ def test_scales_and_new_points():
         and old.marker.opacity < 0.4
         and added.marker.line.width == 1
     )
-    assert added.customdata.ravel().tolist() == [str(N + k) for k in range(6)]
+    assert added.customdata[:, 0].tolist() == list(range(6))
+    assert added.customdata[:, 1].tolist() == [str(N + k) for k in range(6)]
+    assert added.customdata[:, 2].tolist() == ["0", "1.8", "3.6", "5.4", "7.2", "9"]
     (dated,) = EmbeddingDisplay(POINTS[:, :2], y=HOVER["day"]).to_plotly().data
     assert dated.marker.colorbar.ticktext[0] == "2020-01-01"
     with pytest.raises(
@@ -89,6 +91,52 @@ def test_scales_and_new_points():
         EmbeddingDisplay(POINTS[:, :2]).to_plotly(np.arange(N))
 
 
+def hovered(figure, trace=0, point=0):
+    """The text at a point, as plotly fills in the template."""
+    trace = figure.data[trace]
+    return re.sub(
+        r"%{customdata\[(\d+)\]}",
+        lambda found: str(trace.customdata[point][int(found[1])]),
+        trace.hovertemplate.removesuffix("<extra></extra>"),
+    ).split("<br>")
+
+
+def test_the_row_and_the_value_stand_at_each_point():
+    Z = POINTS[:, :2]
+    labels = np.where(np.arange(N) % 4, NAMES, "")  # some are missing, some are ""
+    figure = EmbeddingDisplay(Z, y=labels).to_plotly()
+    assert [trace.name for trace in figure.data] == [
+        "", html.escape(EVIL).replace("&#x27;", "'"), "b", "missing"
+    ]  # fmt: skip
+    assert all(trace.showlegend for trace in figure.data)
+    missing = np.flatnonzero(NAMES == None)  # noqa: E711
+    assert hovered(figure, 3, 5) == ["<b>missing</b>", f"row: {missing[5]}"]
+    assert hovered(figure, 0, 1) == ["<b></b>", "row: 4"]
+    days = pd.Series(pd.period_range("2020-01", periods=N, freq="M"))
+    days[0] = pd.NaT
+    figure = EmbeddingDisplay(Z, y=days, y_label="month").to_plotly()
+    assert hovered(figure, 0) == ["<b>missing</b>", "row: 0", "month: missing"]
+    assert hovered(figure, 1, 1) == ["row: 2", "month: 2020-03-01"]
+    assert hovered(EmbeddingDisplay(Z).to_plotly(), 0, 7) == ["row: 7"]
+    lasted = pd.to_timedelta(np.arange(N), unit="min")
+    figure = EmbeddingDisplay(Z, y=lasted, y_label="time").to_plotly({"t": lasted})
+    assert hovered(figure, 0, 90) == ["row: 90", "t: 1:30:00", "time (minutes): 90"]
+
+
+def test_columns_of_one_name_are_both_shown():
+    hover = pd.DataFrame([[1, 2.5]] * N, columns=["a", "a"])
+    figure = EmbeddingDisplay(POINTS[:, :2]).to_plotly(hover)
+    assert hovered(figure) == ["row: 0", "a: 1", "a: 2.5"]
+
+
+def test_names_of_islands_on_a_page():
+    Z = np.concatenate([POINTS[:, :2], POINTS[:, 2:4] + 9])
+    figure = EmbeddingDisplay(Z, y=np.repeat(["<i>", "b"], N)).to_plotly()
+    found = {note.text: (note.x, note.y) for note in figure.layout.annotations}
+    assert found.keys() == {"<b>&lt;i&gt;</b>", "<b>b</b>"}
+    assert np.linalg.norm(np.subtract(found["<b>b</b>"], 9)) < 1
+
+
 def test_a_page_needs_no_network(tmp_path):
     path = tmp_path / "map.html"
     EmbeddingDisplay(POINTS[:, :2], y=NAMES).to_html(path, hover=HOVER, title="A <map>")
@@ -99,6 +147,7 @@ def test_a_page_needs_no_network(tmp_path):
         and page.count("</script>") == page.count("<script")
     )
     assert not re.search(r"<(script|link)[^>]*(src|href)=", page)
+    assert "<title>A &lt;map&gt;</title>" in page
     assert 3e6 < len(page) < 8e6
 
 
@@ -134,6 +183,9 @@ addEventListener("load", async () => {
   for (const kind of ["mousedown", "mouseup"]) entry.dispatchEvent(new MouseEvent(kind, { bubbles: true }));
   await pause(800);
   found.visible = plot._fullData.map(trace => trace.visible);
+  const legend = document.querySelector(".legend").getBoundingClientRect();
+  found.map = [xaxis._length / innerWidth, yaxis._length / innerHeight];
+  found.legendIsBelow = legend.top >= box.top + yaxis._offset + yaxis._length;
   const report = document.createElement("pre");
   report.textContent = JSON.stringify({ ...found, hacked: window.hacked || 0, problems });
   report.id = "report";
@@ -149,7 +201,8 @@ BROWSER = next(
 
 @pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="there is no Chromium")
-def test_in_a_browser(tmp_path):
+@pytest.mark.parametrize("width", [1440, 500])  # Chromium has no narrower windows
+def test_in_a_browser(tmp_path, width):
     path = tmp_path / "map.html"
     EmbeddingDisplay(POINTS[:, :2], y=NAMES).to_html(path, hover=HOVER)
     path.write_text(
@@ -168,7 +221,7 @@ def test_in_a_browser(tmp_path):
     command += [
         f"--user-data-dir={tmp_path / 'user'}",
         "--virtual-time-budget=9000",
-        "--window-size=1000,700",
+        f"--window-size={width},900",
     ]
     command += ["--dump-dom", path.as_uri()]
     page = subprocess.run(
@@ -186,3 +239,5 @@ def test_in_a_browser(tmp_path):
         and "<b>text: <img src=x onerror=window.hacked=2> %{x} 2" in text
     )
     assert found["visible"] == [True, "legendonly", True, True]
+    assert found["legendIsBelow"] == (width < 700)
+    assert min(found["map"]) > 0.6

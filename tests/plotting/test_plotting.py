@@ -376,3 +376,29 @@ def test_fits_that_do_not_converge_are_said_once():
     ) == 1 and "2 of the 2 portfolios of the frontier have not converged" in str(
         caught[0].message
     )
+
+
+def test_runs_that_become_infinite_are_above_the_others():
+    x, good = np.arange(5.0), np.array([1, 0.5, 0.2, 0.1, 0.05])
+    bad = np.array([1, 2, np.nan, np.inf, np.nan])
+    display = ConvergenceDisplay({"a": [(x, good)], "b": [(x, bad)] * 3}, y_scale="log")
+    a, b = display.plot().lines_
+    top = display.ax_.get_ylim()[1]
+    assert (b.get_ydata()[2:] > top).all() and (a.get_ydata() < top).all()
+
+
+def test_many_labels_have_different_looks_and_are_written_as_they_are():
+    x = np.arange(3.0)
+    curves = {f"${k}$ " + 40 * "x": [(x, x[::-1] + k + 1)] for k in range(20)}
+    display = ConvergenceDisplay(curves, y_label=r"$\foo$").plot()
+    looks = {(line.get_color(), line.get_marker()) for line in display.lines_}
+    assert len(looks) == 20
+    texts = display.legend_.get_texts()
+    assert texts[3].get_text().startswith("$3$ x") and len(texts[3].get_text()) < 30
+    display.figure_.savefig(io.BytesIO())
+
+
+@pytest.mark.filterwarnings("error::UserWarning", "error::RuntimeWarning")
+def test_one_record():
+    figure = ConvergenceDisplay({"a": [([0.0], [1.0])]}).plot().figure_
+    figure.savefig(io.BytesIO())

@@ -192,3 +192,36 @@ def test_dates_with_a_time_zone_are_local_times_without_a_warning():
     np.testing.assert_array_equal(
         display.wealth_lines_["a"].get_xdata(), DAYS[:3].to_numpy()
     )
+
+
+def walk_of(n, periods=50, **kwargs):
+    returns = 0.01 * np.random.default_rng(0).normal(size=(periods, n))
+    returns = {f"p{k}": column for k, column in enumerate(returns.T)}
+    return WalkForwardDisplay(returns, **kwargs)
+
+
+def test_twenty_portfolios_have_different_looks():
+    lines = walk_of(20).plot(new_axes(2)).wealth_lines_.values()
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 20
+
+
+def test_a_data_frame_has_its_dates_and_all_panels_the_same():
+    returns = pd.DataFrame(walk_of(2).returns, pd.bdate_range("2020-01-01", periods=50))
+    display = WalkForwardDisplay(returns, {"p0": np.ones((50, 3)) / 3})
+    axes = [Figure().add_subplot() for _ in range(3)]
+    display.plot(axes)
+    limits = tuple(date2num(returns.index[[0, -1]].to_numpy()))
+    assert [ax.get_xlim() for ax in axes] == [limits] * 3
+    assert list(display.wealth_lines_) == ["p0", "p1"]
+
+
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_one_period_and_names_as_they_are():
+    name = "$5 and $10 " + 30 * "long "
+    display = WalkForwardDisplay({name: [0.01]}, {name: [[0.5, 0.5]]})
+    display.plot(new_axes(3)).figure_.savefig(io.BytesIO())
+    (text,) = display.axes_[0].get_legend().get_texts()
+    assert text.get_text().startswith("$5 and $10") and not text.get_parse_math()
+    assert len(text.get_text()) < 75
+    with pytest.raises(ValueError, match="label must not be given"):
+        walk_of(2).plot(new_axes(2), label="x")

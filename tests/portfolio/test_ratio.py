@@ -338,3 +338,34 @@ def test_costs_do_not_hide_portfolios_of_less_risk():
         assert (R @ fit(R, max_risk=0.012, **costs | more).weights_).std() <= 0.012 * (
             1 + 1e-9
         )
+
+
+@pytest.mark.parametrize(
+    "measure", slow_but(["variance", "cvar", "downside", "cdar"], "variance", "cvar")
+)
+def test_squares_count_with_a_limit_of_the_risk(measure):
+    """The portfolio of the largest mean return was fitted, without the squares."""
+    R, l2 = make_returns(120, 4), 0.01
+    net = {}
+    for limit in (1.0, 0.02 if measure == "cdar" else 0.015):
+        portfolio = fit(R, risk_measure=measure, max_risk=limit, l2=l2)
+        w = portfolio.weights_
+        net[limit] = R.mean(axis=0) @ w - l2 * w @ w
+        assert -portfolio.loss_curve_[-1] == pytest.approx(net[limit])
+    # the nearest portfolio to mean / (2 l2), where the limit does not bind
+    free = fit(R, risk_measure=measure, max_risk=1.0, l2=l2).weights_
+    w = R.mean(axis=0) / (2 * l2)
+    np.testing.assert_allclose(free, w + (1 - w.sum()) / 4, atol=1e-6)
+    assert net[1.0] >= min(net.values()) and w.min() > -0.25
+
+
+@pytest.mark.parametrize("measure", slow_but(["cvar", "cdar", "variance"], "cvar"))
+def test_a_limit_equal_to_the_least_risk(measure):
+    """The mixture with the least risk moved by 1e-9 a step, for hours."""
+    R = make_returns()
+    w = fit(R, risk_measure=measure, risk_aversion=np.inf).weights_
+    smallest = risk(R @ w, measure)
+    for above in (1e-15, 1e-14, 4e-14, 1e-12):
+        limit = smallest * (1 + above)
+        found = fit(R, risk_measure=measure, max_risk=limit).weights_
+        assert risk(R @ found, measure) <= limit * (1 + 1e-9)

@@ -7,10 +7,11 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
-from value_logs import fed
+from value_logs import fed, messages, some
 
 from sk_stormc import ActionValueEstimator, BellmanValueEstimator
 
@@ -283,33 +284,76 @@ def test_sparse_features_have_the_values_of_dense_ones():
         np.testing.assert_allclose(q.coef_, dense.coef_, rtol=1e-6, atol=1e-9)
 
 
-def test_one_action_has_the_values_of_states():
-    log = cart() | {"action": np.zeros(len(cart()["y"]), dtype=int)}
-    q = ActionValueEstimator(gamma=0.5).fit(**log)
-    value = BellmanValueEstimator(0.5, "lstd", objective="projected")
-    value.fit(**{name: part for name, part in log.items() if name != "action"})
-    np.testing.assert_allclose(
-        q.predict(log["X"])[:, 0], value.predict(log["X"]), rtol=1e-9
-    )
-
-
-def test_actions_are_needed():
-    """They would all be taken for one action, whose values are those of states."""
-    log, q = cart() | {"action": None}, ActionValueEstimator([0, 1], gamma=0.5)
-    fitted = ActionValueEstimator(gamma=0.5).fit(
-        **log | {"action": np.zeros(len(log["y"]), dtype=int)}
-    )
-    for call in (
-        ActionValueEstimator(gamma=0.5).fit,
-        q.fit,
-        q.partial_fit,
-        fitted.score,
-        fitted.td_error,
+@pytest.mark.parametrize("label", [None, "go"])
+def test_one_action_has_the_values_of_states(label):
+    log, value = cart(), BellmanValueEstimator(0.5, "lstd", objective="projected")
+    log["episode"] = np.append(0, np.cumsum(log["terminal"])[:-1])
+    del log["action"]
+    expected = value.fit(**log).predict(log["X"], return_std=True)
+    given = {} if label is None else {"action": np.full(400, label)}
+    for policy, call in (
+        ("greedy", "fit"),
+        (lambda X: np.full(len(X), label or 0), "fit"),
+        (lambda X: np.ones((len(X), 1)), "partial_fit"),
     ):
+        q = ActionValueEstimator(policy, 0.5)
+        found = messages(getattr(q, call), **log, **given)
+        assert (label is None) == any(
+            "all rows count as one action" in m for m in found
+        )
+        assert q.actions_.tolist() == [label or 0]
+        assert (q.predict_action(log["X"]) == (label or 0)).all()
+        found = q.predict(log["X"])
+        assert found.shape == (400, 1)
+        np.testing.assert_allclose(found[:, 0], expected[0], rtol=1e-9)
+        assert q.score(**log) == pytest.approx(value.score(**log), rel=1e-9)
+        if call == "fit":
+            std = q.predict(log["X"], return_std=True)[1]
+            np.testing.assert_allclose(std[:, 0], expected[1], rtol=1e-9)
+
+
+def test_actions_are_needed_where_there_are_several():
+    log = cart()
+    fitted = ActionValueEstimator(lambda X: np.zeros(len(X), int), gamma=0.5).fit(**log)
+    for call in (fitted.score, fitted.td_error, fitted.partial_fit):
         with pytest.raises(
             ValueError, match="action must be given, the action of each row, got None"
         ):
-            call(**log)
+            call(**log | {"action": None})
+
+
+@pytest.mark.parametrize("container", [np.asarray, list, pd.DataFrame, "polars", "csr"])
+@pytest.mark.parametrize("columns", [["episode"], ["time"], ["episode", "time"]])
+def test_streams_of_actions_without_next_x(columns, container):
+    """The last rows of a chunk wait for their successors, in any container."""
+    rng, n = np.random.default_rng(3), 240
+    terminal = rng.random(n) < 0.15
+    episode = np.append(0, np.cumsum(terminal)[:-1])
+    log = {"X": rng.normal(size=(n, 2)), "y": rng.normal(size=n), "terminal": terminal}
+    log["action"] = np.array(["left", "right"])[rng.integers(2, size=n)]
+    log |= {"episode": np.array([f"e{k}" for k in episode]), "time": np.arange(n)}
+    last = len(log["y"]) if terminal[-1] else np.flatnonzero(terminal)[-1] + 1
+    log = some(log, slice(last), *{"episode", "time"} - set(columns))
+    names = ["left", "right"]
+    if container == "polars":
+        container = pytest.importorskip("polars").DataFrame
+    elif container == "csr":
+        container = sparse.csr_array
+
+    def go(X):
+        side = X @ [1.0, 0.0] if sparse.issparse(X) else np.asarray(X)[:, 0]
+        return np.where(side > 0, "left", "right")
+
+    features = (
+        FunctionTransformer(lambda X: X) if container is sparse.csr_array else None
+    )
+    q = ActionValueEstimator(go, 0.9, features=features)
+    expected = clone(q).fit(**log)
+    for start, stop in zip([0, 1, 2, 50, 51, 170], [1, 2, 50, 51, 170, n], strict=True):
+        chunk = some(log, slice(start, stop))
+        q.partial_fit(**chunk | {"X": container(chunk["X"])}, actions=names)
+    np.testing.assert_allclose(q.coef_, expected.coef_, rtol=1e-9)
+    assert q.n_features_in_ == 2
 
 
 STATES = 6

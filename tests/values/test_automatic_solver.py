@@ -131,24 +131,12 @@ def test_fewer_states_than_features_warn_and_indicators_do_not():
         )
 
 
-class OneAction(ActionValueEstimator):
-    """scikit-learn's checks have no actions."""
-
-    def fit(self, X, y, action=None, **given):
-        return super().fit(
-            X, y, action=None if y is None else np.zeros(len(y), dtype=int), **given
-        )
-
-    def score(self, X, y, action=None, **given):
-        return super().score(X, y, action=np.zeros(len(y), dtype=int), **given)
-
-
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @parametrize_with_checks(
     [
         BellmanValueEstimator(),
         BellmanValueEstimator(solver="storm-c", objective="projected"),
-        OneAction(alpha=0.1),
+        ActionValueEstimator(),
     ]
 )
 def test_check_estimator(estimator, check):

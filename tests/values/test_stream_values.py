@@ -15,7 +15,7 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 from value_logs import fed, some, with_ones
 from value_logs import walk as ar_walk
 
-from sk_stormc import BellmanValueEstimator
+from sk_stormc import ActionValueEstimator, BellmanValueEstimator
 from sk_stormc.solvers import STORMCompositional
 
 
@@ -167,6 +167,28 @@ def test_values_with_weights_are_those_of_weighted_lstd_whatever_the_chunks():
     assert (plain.coef_ == ones.coef_).all() and (
         plain.loss_curve_ == ones.loss_curve_
     ).all()
+
+
+@pytest.mark.parametrize("column", ["sample_weight", "importance_ratio", "actions"])
+def test_a_chunk_whose_weights_are_all_0_is_skipped(column):
+    """Row by row, as with the ratios of a deterministic target policy."""
+    parts, counts = walk(60, n_states=4), np.arange(60) % 3 == 1
+    value, kept = BellmanValueEstimator(0.9, objective="projected"), {}
+    if column == "actions":
+        value = ActionValueEstimator(lambda X: X[:, 0] > 50, 0.9)
+        parts["action"], column = np.arange(60) % 2, "sample_weight"
+        kept = {"actions": [0, 1]}
+    parts[column] = counts.astype(float)
+    expected = clone(value).fit(**some(parts, counts)).predict(parts["X"])
+    for k in range(60):
+        value.partial_fit(**some(parts, slice(k, k + 1)), **kept)
+        if not k:
+            np.testing.assert_array_equal(value.predict(parts["X"]), 0.0)
+    np.testing.assert_allclose(value.predict(parts["X"]), expected, rtol=1e-9)
+    # the values of a fit stay until a row of the stream counts
+    value.fit(**some(parts, counts))
+    value.partial_fit(**some(parts, slice(1)))
+    np.testing.assert_allclose(value.predict(parts["X"]), expected, rtol=1e-9)
 
 
 def test_the_last_row_of_a_batch_counts():

@@ -1,26 +1,29 @@
-"""Constraints and costs of the weights in the form that the exact methods require."""
+"""The feasible set of a portfolio: the constraints and the costs of the weights, made
+once from the parameters."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from sk_stormc.core.penalties import L1, Box, as_penalty
+from sk_stormc.core.box_projection import within
+from sk_stormc.core.penalties import L1, Box, Penalty, Simplex
+from sk_stormc.portfolio.exact.convex_program import Program
+from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.linear_programs import minimise_linear, presolve
 from sk_stormc.portfolio.exact.tolerances import (
     CONSTRAINT_TOLERANCE,
+    PROGRAM_TOLERANCE,
     RELATIVE_ROUNDING,
 )
-from sk_stormc.portfolio.exact.trading_costs import TradingCosts
+from sk_stormc.portfolio.linear_constraints import Linear
 
 __all__ = [
     "FARTHEST_WEIGHT",
     "SEARCH_RADIUS",
     "FeasibleSet",
     "bounds_around",
-    "linear_minimum",
     "minimise_around",
-    "without_costs",
 ]
 
 # weights that replace missing bounds in the search for the largest mean return, which
@@ -31,59 +34,322 @@ FARTHEST_WEIGHT = 1e4
 SEARCH_RADIUS = 2.0
 
 
-@dataclass
-class FeasibleSet:
-    """Bounds, budget, l1 norm, transaction costs and linear constraints of a penalty,
-    for n coordinates.
+@dataclass(eq=False, repr=False)
+class FeasibleSet(Penalty):
+    """The constraints of the weights w, and the convex costs l1 |w| + sum_j cost_j |w_j
+    - previous_j| + l2 |w|^2.
 
-    A benchmark is an additional last coordinate that is fixed at -1. Budget, norm and
+    The constraints are bounds, a budget, lower <= A w <= upper, sum_j |w_j -
+    previous_j| <= max_turnover, sum_j |w_j| <= max_gross and mean @ w >= min_return. A
+    benchmark is an additional last coordinate that is fixed at -1. Budget, norms and
     costs do not include it.
     """
 
-    n: int
-    low: np.ndarray
-    high: np.ndarray
-    budget: float | None
-    l1: float
+    box: Box  # bounds, budget and l1 norm of the assets' weights
     previous: np.ndarray
-    cost: np.ndarray
-    in_budget: np.ndarray  # 1 for weights, 0 for the benchmark's coordinate
-    A: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    norms: list  # pairs (centre, limit): sum_j |w_j - centre_j| <= limit
-    needs_presolve: bool  # whether the feasible set may have an empty interior
+    cost: np.ndarray  # of shape (n_assets,)
     l2: float = 0.0
+    linear: Linear | None = None
+    max_turnover: float | None = None
+    max_gross: float | None = None
+    has_benchmark: bool = False
+    min_return: float | None = None
+    mean: np.ndarray | None = None  # of each coordinate, for `min_return`
+
+    def __post_init__(self):
+        n = self.n_assets = len(self.previous)
+        self.budget, self.l1 = self.box.budget, self.box.alpha
+        low, high = (np.broadcast_to(b, n) for b in (self.box.low, self.box.high))
+        for centre, limit in self.limits.values():
+            # no weight can change by more than the maximum turnover
+            low = np.maximum(low, centre - limit)
+            high = np.minimum(high, centre + limit)
+            high = np.maximum(low, high)  # rounding may give low > high
+        k = int(self.has_benchmark)
+        fixed, zero = -np.ones(k), np.zeros(k)
+        self.n = n + len(fixed)
+        self.low, self.high = np.r_[low, fixed], np.r_[high, fixed]
+        self.in_budget = np.r_[np.ones(n), zero]
+        self.linear = linear = self.linear or Linear.none(n)
+        self.lower, self.upper = linear.lower, linear.upper
+        self.A = np.pad(linear.A, ((0, 0), (0, len(fixed))))
+        # for a limit of 0 the bounds are enough
+        self.norms = [
+            (np.r_[centre, fixed], limit)
+            for centre, limit in self.limits.values()
+            if limit
+        ]
+        # whether the feasible set may have an empty interior
+        self.needs_presolve = bool(len(self.A) or self.limits)
+        self._projected = None  # the last point and its projection
 
     @classmethod
-    def of(cls, penalty, n):
-        """The feasible set and the costs of a penalty. None means no constraints."""
-        if hasattr(penalty, "feasible_set"):
-            return penalty.feasible_set(n)
-        previous, cost, l2 = np.zeros(n), np.zeros(n), 0.0
-        if isinstance(penalty, TradingCosts):
-            previous, cost = penalty.previous, np.broadcast_to(penalty.cost, n)
-            penalty, l2 = penalty.box, penalty.l2
-        box = as_penalty(penalty).as_box()
-        low, high = (
-            np.broadcast_to(bound, n).astype(float) for bound in (box.low, box.high)
+    def free(cls, n):
+        """The set of all weights of n assets, without costs."""
+        return cls(Box(-np.inf, np.inf), np.zeros(n), np.zeros(n))
+
+    def __repr__(self):
+        return f"FeasibleSet({self.box!r}, {' and '.join(self.parameters())})"
+
+    @property
+    def limits(self):
+        """The limits of sum_j |w_j - centre_j|, as pairs (centre, limit) by the name of
+        the parameter."""
+        limits = {
+            "max_turnover": (self.previous, self.max_turnover),
+            "max_gross": (np.zeros(self.n_assets), self.max_gross),
+        }
+        return {name: pair for name, pair in limits.items() if pair[1] is not None}
+
+    def parameters(self):
+        """Names of the estimator's parameters without a proximal operator."""
+        asked = {
+            "linear_constraints": len(self.A) > (self.mean is not None),
+            **dict.fromkeys(self.limits, True),
+            "min_return": self.min_return is not None,
+            "benchmark": self.has_benchmark,
+        }
+        return [name for name, there in asked.items() if there]
+
+    # for iterative solvers
+
+    def as_box(self):
+        """Bounds, budget and l1 norm, or None if there is more."""
+        more = self.cost.any() or self.l2 or self.parameters()
+        return None if more else self.box
+
+    def proximal(self):
+        """The penalty of least work with this proximal operator; None for the set of
+        all weights without costs."""
+        box, low, high = self.as_box(), self.box.low, self.box.high
+        if box is None:
+            return self
+        if np.isinf([low, high]).all() and box.budget is None:
+            return L1(box.alpha) if box.alpha else None
+        return self.simplex or box
+
+    @cached_property
+    def simplex(self):
+        """The simplex of the weights >= 0 with the budget, or None for other bounds."""
+        box = self.box
+        bounds = (box.low == 0).all() and (box.high == np.inf).all() and not box.alpha
+        return Simplex(box.budget) if bounds and (box.budget or 0) > 0 else None
+
+    def value(self, x):
+        """The costs."""
+        w = x[: self.n_assets]
+        squares = self.l2 * float((w.astype(float) ** 2).sum()) if self.l2 else 0.0
+        trades = float((self.cost * np.abs(w - self.previous)).sum())
+        return trades + self.box.value(w) + squares
+
+    def prox(self, x, step):
+        """The proximal point of the costs: soft thresholding about ``previous`` (and
+        about 0 for the l1 norm), clipping, budget."""
+        if self.l2:  # the squares are completed
+            part = 1 / (1 + 2 * self.l2 * step)
+            x, step = part * x, part * step
+        norm, cost = self.l1 * step, self.cost * step
+        # l1 |z| + cost |z - previous| has two kinks, and slopes -most, middle and most
+        # around them
+        first, last = np.minimum(self.previous, 0.0), np.maximum(self.previous, 0.0)
+        if not self.l1:
+            first = last = self.previous
+        middle = np.where(self.previous > 0, norm - cost, cost - norm)
+        most = norm + cost
+
+        def shrink(z):
+            held = np.clip(z - middle, first, last)
+            return np.where(
+                z + most < first, z + most, np.where(z - most > last, z - most, held)
+            )
+
+        bends = [
+            bound + slope
+            for bound in (first, last, self.box.low, self.box.high)
+            for slope in (-most, middle, most)
+        ]
+        return within(self.box, x, step, shrink, bends)
+
+    def check(self, n_variables):
+        """Raise a ValueError if the set does not fit the number of variables."""
+        self.box.check(n_variables - self.has_benchmark)
+
+    # feasible points
+
+    def project(self, x, kept=PROGRAM_TOLERANCE):
+        """The nearest feasible point, by the interior-point method if there are linear
+        constraints or norms.
+
+        A point that violates none of them by more than ``kept`` is only projected on
+        bounds and budget.
+        """
+        if not self.parameters():
+            return self._within_box(x)
+        x = np.asarray(x, float)
+        asked = kept, x.tobytes()
+        # a fit projects equal weights three times
+        if self._projected is None or self._projected[0] != asked:
+            self._projected = asked, self._nearest(x, kept)
+        return self._projected[1].copy()
+
+    def _within_box(self, x):
+        return (self.simplex or self.box).project(x)
+
+    def _nearest(self, x, kept):
+        missed = self.violation(self.on_bounds(x))
+        if missed <= kept:
+            return self.on_bounds(x)
+        only = self.only_point()
+        if only is not None:
+            return self.on_bounds(only)
+        low, high, A, lower, upper, E, e = self.presolved[0]
+        m, unit = len(low), min(missed, 1.0)  # distances are scaled by the violation
+        H = np.diag(np.r_[np.ones(self.n), np.zeros(m - self.n)])
+        target = np.pad(x, (0, m - len(x)))
+
+        def smooth(z):
+            d = H @ (z - target)
+            return 0.5 * float(d @ d) / unit, d / unit, H / unit
+
+        solution = interior_point(
+            Program(smooth, [], low, high, A, lower, upper, E, e),
+            self.lifted(np.pad(x, (0, self.n - len(x))), 1.0),
         )
-        return cls(
-            n,
-            low,
-            high,
-            box.budget,
-            box.alpha,
-            previous,
-            cost,
-            in_budget=np.ones(n),
-            A=np.zeros((0, n)),
-            lower=np.zeros(0),
-            upper=np.zeros(0),
-            norms=[],
-            needs_presolve=False,
-            l2=l2,
+        return self.on_bounds(solution.x[: self.n])
+
+    def on_bounds(self, x):
+        """The point with bounds, budget and least mean return satisfied exactly. Where
+        they are, weights are unchanged.
+
+        The interior-point method meets them up to rounding. The mean return is raised
+        by a mixture with `richest`.
+        """
+        w, box = x[: self.n_assets], self.box
+        size = max(abs(box.budget or 0.0), np.abs(w).sum())
+        rounding = 4 * np.finfo(float).eps * size  # of a sum
+        met = box.budget is None or abs(w.sum() - box.budget) <= rounding
+        if not (met and (w >= box.low).all() and (w <= box.high).all()):
+            w = self._within_box(w)
+        x = np.append(w, -np.ones(1, w.dtype)) if self.has_benchmark else w
+        if self.mean is None or not np.isfinite(x).all():
+            return x
+        earned, most = float(self.mean @ x), float(self.mean @ self.richest)
+        missing = self.min_return - earned
+        if missing <= 0:
+            return x
+        part = min(1.0, missing / max(most - earned, missing))
+        return x + part * (self.richest - x)
+
+    def violation(self, x):
+        """The largest violation of a linear constraint or a limit of a norm, relative
+        to its size."""
+        if not (len(self.linear.A) or self.limits):
+            return 0.0
+        w, A = np.asarray(x[: self.n_assets], float), self.linear.A
+        size = np.abs(A) @ np.abs(w) + np.abs(A).max(axis=1, initial=0.0) + 1e-300
+        over = np.maximum(A @ w - self.upper, self.lower - A @ w) / size
+        norms = [
+            (np.abs(w - centre).sum() - limit) / (limit + np.abs(centre).sum() + 1e-300)
+            for centre, limit in self.limits.values()
+        ]
+        return max(over.max(initial=0.0), 0.0, *norms)
+
+    def is_met(self, x):
+        """Whether the constraints besides bounds and budget hold up to rounding, and
+        the mean return exactly."""
+        return self.violation(x) <= PROGRAM_TOLERANCE and (
+            self.mean is None or float(self.mean @ x) >= self.min_return
         )
+
+    @property
+    def equal(self):
+        """Equal weights, which need not be feasible."""
+        return np.where(self.in_budget, 1 / self.n, self.low)
+
+    @property
+    def empty(self):
+        """Weights of 0, which need not be feasible."""
+        return np.where(self.in_budget, 0.0, self.low)
+
+    def allows_empty(self):
+        """Whether weights of 0 are feasible."""
+        empty = self.on_bounds(self.empty)
+        return not empty[: self.n_assets].any() and not self.violation(empty)
+
+    def last_feasible(self, x, inside):
+        """The last point on the segment from a feasible point to x that satisfies all
+        constraints."""
+        x, part, step = self.on_bounds(x), 0.0, 0.5
+        if not np.isfinite(x).all():
+            return inside
+        if self.violation(x) <= PROGRAM_TOLERANCE:
+            return x
+        for _ in range(50):  # bisection, until the step is rounding
+            further = inside + (part + step) * (x - inside)
+            if self.violation(further) <= PROGRAM_TOLERANCE:
+                part += step
+            step /= 2
+        return inside + part * (x - inside)
+
+    def is_empty(self):
+        """Whether no portfolio meets all constraints."""
+        try:
+            self.check(self.n)
+        except ValueError:  # the budget is out of reach
+            return True
+        if not self.needs_presolve:
+            return False
+        centre = self.presolved[1][: self.n]
+        return bool(self.violation(self.on_bounds(centre)) > 10 * CONSTRAINT_TOLERANCE)
+
+    # other sets
+
+    def with_bounds(self, low, high):
+        """The same set with other bounds of the assets' weights."""
+        return replace(self, box=Box(low, high, self.budget, self.l1))
+
+    def without_costs(self):
+        """The same constraints without costs."""
+        box = Box(self.box.low, self.box.high, self.budget)
+        return replace(self, box=box, cost=np.zeros(self.n_assets), l2=0.0)
+
+    def with_min_return(self, least, mean):
+        """The set with the constraint mean @ x >= least. A ValueError contains the
+        largest mean return."""
+        n = self.n_assets
+        limited = replace(self, min_return=least, mean=mean)
+        richest = limited.richest
+        largest = float(mean @ richest)
+        if not least <= largest + RELATIVE_ROUNDING * float(
+            np.abs(mean) @ np.abs(richest)
+        ):
+            raise ValueError(
+                f"min_return must be at most {largest:.6g}, the largest mean return "
+                f"of a portfolio that meets the constraints, got {least!r}"
+            )
+        # the budget determines the return that all assets have in common
+        common = 0.0 if self.budget is None else float(np.median(mean[:n]))
+        linear = self.linear.plus(
+            mean[:n] - common,
+            min(least, largest) + float(mean[n:].sum()) - common * (self.budget or 0.0),
+            f"min_return={least}",
+        )
+        limited = replace(limited, linear=linear, min_return=min(least, largest))
+        limited.richest = richest
+        return limited
+
+    @cached_property
+    def richest(self):
+        """The feasible weights of the largest mean return."""
+        free = replace(self, min_return=None, mean=None)
+        centre = np.asarray(free.project(self.equal), float)
+        far = FARTHEST_WEIGHT * max(1.0, np.abs(centre).max())
+        around = bounds_around(self, centre, far)
+        return free.last_feasible(
+            minimise_linear(self, -self.mean, *around, 0.0)[0], centre
+        )
+
+    # for the exact methods
 
     def only_point(self):
         """The feasible weights if there is a single feasible point, otherwise None."""
@@ -121,9 +387,10 @@ class FeasibleSet:
     def costs(self):
         """The terms cost_j |w_j - at_j|, as a list of (coordinates with a cost, cost,
         at)."""
-        terms = [(self.l1 * self.in_budget, np.zeros(self.n))] * bool(self.l1) + [
-            (self.cost, self.previous)
-        ]
+        rest = self.n - self.n_assets
+        terms = [(np.pad(self.cost, (0, rest)), np.pad(self.previous, (0, rest)))]
+        if self.l1:
+            terms.insert(0, (self.l1 * self.in_budget, np.zeros(self.n)))
         return [(np.flatnonzero(cost), cost, at) for cost, at in terms if cost.any()]
 
     def constraints(self, size):
@@ -241,25 +508,28 @@ class FeasibleSet:
             result = (
                 result + spread * (self.budget - self.in_budget @ result) / spread.sum()
             )
-        return result
+        return result if self.is_met(result) else w
 
     def restricted(self, there):
         """The same set in some coordinates. There must be no linear constraints and no
         limits of norms."""
-        parts = {
-            name: getattr(self, name)[there]
-            for name in ("low", "high", "previous", "cost", "in_budget")
-        }
-        return replace(self, n=int(there.sum()), A=self.A[:, there], **parts)
+        some = there[: self.n_assets]
+        low, high = (
+            np.broadcast_to(b, self.n_assets)[some]
+            for b in (self.box.low, self.box.high)
+        )
+        box = Box(low, high, self.budget, self.l1)
+        previous, cost = self.previous[some], self.cost[some]
+        return replace(self, box=box, previous=previous, cost=cost, linear=None)
 
     def with_fixed(self, fixed):
         """The same set, with some weights fixed."""
-        there = np.isfinite(fixed)
-        return replace(
-            self,
-            low=np.where(there, fixed, self.low),
-            high=np.where(there, fixed, self.high),
+        fixed = fixed[: self.n_assets]
+        low, high = (
+            np.where(np.isfinite(fixed), fixed, bound)
+            for bound in (self.box.low, self.box.high)
         )
+        return self.with_bounds(low, high)
 
 
 def bounds_around(feasible, w, radius):
@@ -269,18 +539,6 @@ def bounds_around(feasible, w, radius):
     low = np.where(np.isfinite(low), low, w - radius)
     high = np.where(np.isfinite(high), high, w + radius)
     return np.minimum(low, w), np.maximum(high, w)
-
-
-def linear_minimum(penalty, c, w):
-    """The minimum of c @ s + R(s). Unbounded weights are restricted to twice the
-    largest weight around w.
-
-    NaN for a penalty that is not defined in this package.
-    """
-    known = isinstance(penalty, TradingCosts) or hasattr(penalty, "feasible_set")
-    if not known and as_penalty(penalty).as_box() is None:
-        return np.nan
-    return minimise_around(FeasibleSet.of(penalty, len(w)), c, w)[1]
 
 
 def minimise_around(feasible, c, w, weight=1.0):
@@ -294,13 +552,3 @@ def minimise_around(feasible, c, w, weight=1.0):
     low, high = bounds_around(feasible, w, SEARCH_RADIUS * np.abs(w).max())
     s, value = minimise_linear(feasible, c + 2 * squares, low, high, weight)
     return s, value - float(w @ squares)
-
-
-def without_costs(penalty):
-    """The same constraints without costs and l1 norm, or None."""
-    if hasattr(penalty, "without_costs"):
-        return penalty.without_costs()
-    box = penalty.box if isinstance(penalty, TradingCosts) else penalty
-    if isinstance(box, Box):
-        return Box(box.low, box.high, box.budget)
-    return None if isinstance(box, L1) else box

@@ -8,12 +8,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.results import Record, Report, SolverResult, StopReason, outcome
 from sk_stormc.portfolio.exact.integer import WithIntegerLimits, check_integer_limits
-from sk_stormc.portfolio.exact.linearly_constrained import LinearlyConstrained
 from sk_stormc.portfolio.exact.objectives import (
     ByMoments,
     Utility,
     WithinRisk,
-    at_limits,
 )
 from sk_stormc.portfolio.exact.program import can_solve
 from sk_stormc.portfolio.exact.ratio import Ratio
@@ -39,9 +37,7 @@ def exact_method(portfolio, solver, task, limits=None):
     if limits is not None:
         check_integer_limits(portfolio, task.measure, limits)
         needs, solver = [*limits.names] or ["solver='scip'"], "auto"
-    if (
-        isinstance(task.penalty, LinearlyConstrained) and solver != "moments"
-    ):  # moments meet all constraints, too
+    if solver != "moments":  # which meet all constraints, too
         needs += task.penalty.parameters()
     if not (needs or isinstance(solver, str)):
         return None
@@ -78,10 +74,7 @@ def exact_method(portfolio, solver, task, limits=None):
 
 def run_exact(portfolio, method, task, fit):
     """Run an exact method. Return the result, its weights and a bound of its gap."""
-    penalty = task.penalty
-    n_assets = task.returns.shape[1] - (
-        isinstance(penalty, LinearlyConstrained) and penalty.has_benchmark
-    )
+    n_assets = task.penalty.n_assets
     result = fit.run(
         method,
         task,
@@ -129,7 +122,7 @@ class ExactMethod:
             self._record()
             solution = objective.minimise(self._iterated)
             self.best, self.value, gap = solution.weights, solution.value, solution.gap
-            exact = at_limits(task.penalty, self.best)
+            exact = task.penalty.at_limits(self.best)
             value = objective.value_at(exact) if objective.allows(exact) else np.inf
             rounding = PROGRAM_TOLERANCE * solution.unit
             if value <= self.value + RELATIVE_ROUNDING * abs(self.value) + rounding:

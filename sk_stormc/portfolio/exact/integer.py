@@ -9,22 +9,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sk_stormc.core.penalties import Box, as_penalty
 from sk_stormc.engine.results import StopReason
-from sk_stormc.portfolio.exact.feasible_set import (
-    FeasibleSet,
-    bounds_around,
-    without_costs,
-)
+from sk_stormc.portfolio.exact.feasible_set import bounds_around
 from sk_stormc.portfolio.exact.integer_program import IntegerProgram, scip
-from sk_stormc.portfolio.exact.linear_programs import minimise_linear
-from sk_stormc.portfolio.exact.linearly_constrained import LinearlyConstrained
-from sk_stormc.portfolio.exact.program import Optimum, on_bounds, solve_portfolio
+from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
 from sk_stormc.portfolio.exact.ratio import net_return
 from sk_stormc.portfolio.exact.tolerances import ACCURACY, PROGRAM_TOLERANCE
-from sk_stormc.portfolio.exact.trading_costs import TradingCosts
 from sk_stormc.portfolio.labels import aligned
-from sk_stormc.portfolio.linear_constraints import Linear
 from sk_stormc.portfolio.mean_risk import deviation_of
 from sk_stormc.utils.validation import as_numbers, check_int, check_number, short
 
@@ -80,39 +71,20 @@ class IntegerLimits:
             ((size == 0) | (size >= self.min_held * (1 - PROGRAM_TOLERANCE))).all()
         )
 
-    def only(self, penalty, n, w):
-        """The penalty whose bounds allow the assets that are held in w only, with their
+    def only(self, feasible, w):
+        """The set whose bounds allow the assets that are held in w only, with their
         signs; None if it is empty."""
-        feasible = FeasibleSet.of(penalty, n)
-        m = int(feasible.in_budget.sum())
+        m, least = feasible.n_assets, self.min_held
         low, high, w = feasible.low[:m], feasible.high[:m], w[:m]
-        held, least = w != 0, self.min_held
+        held = w != 0
         low = np.where((w > 0) & (least > 0), np.maximum(low, least), low)
         high = np.where((w < 0) & (least > 0), np.minimum(high, -least), high)
         if (low > high).any() or ((low > 0) | (high < 0))[~held].any():
             return None
-        low, high = np.where(held, low, 0.0), np.where(held, high, 0.0)
-        further = penalty if isinstance(penalty, LinearlyConstrained) else None
-        inner = penalty if further is None else further.penalty
-        costly = isinstance(inner, TradingCosts)
-        box = inner.box if costly else as_penalty(inner).as_box()
-        box = Box(low, high, box.budget, box.alpha)
-        try:
-            box.check(m)
-        except ValueError:  # the budget is out of reach
-            return None
-        box = TradingCosts(inner.previous, inner.cost, box, inner.l2) if costly else box
-        if further is None:
-            return box
-        restricted = replace(further, penalty=box)
-        feasible = FeasibleSet.of(restricted, n)
-        if not (len(feasible.A) or feasible.norms):
-            return restricted
-        mean = np.zeros(n) if further.mean is None else further.mean
-        richest, _ = minimise_linear(feasible, -mean, feasible.low, feasible.high)
-        if not np.isfinite(richest).all():
-            return None
-        return replace(restricted, richest=richest)
+        restricted = feasible.with_bounds(
+            np.where(held, low, 0.0), np.where(held, high, 0.0)
+        )
+        return None if restricted.is_empty() else restricted
 
 
 def check_integer_limits(portfolio, measure, limits):
@@ -166,7 +138,7 @@ class WithIntegerLimits:
         self.relaxation = self.relaxed.minimise(lambda w: None)
         self.bound = self.relaxation.value - self.relaxation.gap
         w = np.asarray(self.relaxation.weights, float)
-        self.feasible = FeasibleSet.of(task.penalty, self.n)
+        self.feasible = task.penalty
         self.there = self.feasible.in_budget > 0
         self.best, self.value = None, np.inf
         if limits.allow(w):
@@ -227,23 +199,22 @@ class WithIntegerLimits:
     def _try(self, chosen):
         """Fit the assets that are held in ``chosen``, with their signs. Return whether
         this is the best portfolio."""
-        penalty = self.limits.only(self.task.penalty, self.n, chosen)
-        if penalty is None:
+        feasible = self.limits.only(self.feasible, chosen)
+        if feasible is None:
             return False
         try:
             objective = self.objective.func(
-                replace(self.task, penalty=penalty), **self.objective.keywords
+                replace(self.task, penalty=feasible), **self.objective.keywords
             )
             solution = objective.minimise(lambda w: None)
         except ValueError:
             # no portfolio of these assets has so small a risk, or a positive mean
             # return
             return False
-        w = on_bounds(penalty, np.asarray(solution.weights, float))
-        feasible = np.isfinite(w).all() and self.limits.allow(w)
-        if isinstance(penalty, LinearlyConstrained):
-            feasible &= penalty.violation(w) <= PROGRAM_TOLERANCE
-        value = self.value_at(w) if feasible else np.inf
+        w = feasible.on_bounds(np.asarray(solution.weights, float))
+        met = np.isfinite(w).all() and self.limits.allow(w)
+        met &= feasible.violation(w) <= PROGRAM_TOLERANCE
+        value = self.value_at(w) if met else np.inf
         if not value < self.value:
             return False
         self.best, self.value = w, value
@@ -259,7 +230,7 @@ class WithIntegerLimits:
             chosen[some] = np.where(
                 w[some] == 0, np.where(self.feasible.high[some] > 0, 1.0, -1.0), w[some]
             )
-            if self.limits.only(self.task.penalty, self.n, chosen) is not None:
+            if self.limits.only(self.feasible, chosen) is not None:
                 return chosen
         return np.where(self.there, 0.0, w)
 
@@ -275,8 +246,9 @@ class WithIntegerLimits:
         low, high = bounds_around(
             self.feasible, np.where(self.there, 0.0, w), SCIP_RADIUS * size
         )
-        finite = replace(self.feasible, low=low, high=high)
-        return IntegerProgram(finite, self.limits, size, self.best, most_k)
+        return IntegerProgram(
+            self.feasible, low, high, self.limits, size, self.best, most_k
+        )
 
     def _deviation(self, w):
         """The deviation of the return of a portfolio, in which the program measures
@@ -303,7 +275,7 @@ class WithIntegerLimits:
                 f"that meets {limits} and the "
                 "other limits: use a larger one"
             )
-        if self.ratio and self._is_possible(self.task.penalty):
+        if self.ratio and self._is_possible(self.feasible):
             raise ValueError(
                 "objective='ratio' needs a portfolio whose mean return, less its "
                 "costs, is positive, but none that "
@@ -314,14 +286,13 @@ class WithIntegerLimits:
             f"{self._contradiction()}"
         )
 
-    def _is_possible(self, penalty):
-        """Whether SCIP finds weights that meet the integer limits and a penalty's
+    def _is_possible(self, feasible):
+        """Whether SCIP finds weights that meet the integer limits and a set's
         constraints."""
-        found, n, w = [], self.n, np.where(self.there, 0.0, self.feasible.low)
-        feasible = FeasibleSet.of(penalty, n)
+        found, w = [], self.feasible.empty
         low, high = bounds_around(feasible, w, SCIP_RADIUS * (feasible.size() or 1.0))
         program = IntegerProgram(
-            replace(feasible, low=low, high=high), self.limits, feasible.size() or 1.0
+            feasible, low, high, self.limits, feasible.size() or 1.0
         )
         program.minimise(
             program.scip.quicksum([]),
@@ -334,33 +305,22 @@ class WithIntegerLimits:
     def _contradiction(self):
         """The names of limits that contradict each other: without any one of them, the
         others can be met."""
-        limits, penalty = self.limits.names, self.task.penalty
-        if self.max_risk is not None and self._is_possible(penalty):
+        limits, feasible = self.limits.names, self.feasible
+        if self.max_risk is not None and self._is_possible(feasible):
             return " and ".join([*limits, f"max_risk={self.max_risk}"])
-        if isinstance(penalty, LinearlyConstrained):
-            linear, kept = penalty.linear, np.ones(len(penalty.linear.A), bool)
-            norms = {name: limit for name, (_, limit) in penalty.norms().items()}
-
-            def is_possible(kept, norms):
-                rows = Linear(
-                    linear.A[kept], linear.lower[kept], linear.upper[kept], []
-                )
-                without = dict.fromkeys(penalty.norms())
-                return self._is_possible(
-                    replace(penalty, linear=rows, **without | norms)
-                )
-
-            for name in penalty.norms():
-                others = {
-                    other: limit for other, limit in norms.items() if other != name
-                }
-                if not is_possible(kept, others):
-                    norms = others
-            for k in range(len(kept)):
-                kept[k] = False
-                kept[k] = is_possible(kept, norms)
-            limits = [*limits, *(repr(linear.names[k]) for k in np.flatnonzero(kept))]
-            limits += [f"{name}={limit}" for name, limit in norms.items()]
+        for name, (_, limit) in feasible.limits.items():
+            others = replace(feasible, **{name: None})
+            if self._is_possible(others):
+                limits = [*limits, f"{name}={limit}"]
+            else:
+                feasible = others
+        kept = np.ones(len(feasible.linear.A), bool)
+        for k in range(len(kept)):
+            kept[k] = False
+            others = replace(feasible, linear=self.feasible.linear.only(kept))
+            kept[k] = self._is_possible(others)
+        names = self.feasible.linear.names
+        limits = [*limits, *(repr(names[k]) for k in np.flatnonzero(kept))]
         return " and ".join(dict.fromkeys(limits)) + " with the bounds and the budget"
 
     def _limit_risk(self, program, deviation):
@@ -408,7 +368,7 @@ class WithIntegerLimits:
         task, power, w = self.task, self.task.measure.power, self.best
         risk = task.with_aversion(np.inf)
         least = solve_portfolio(
-            task.with_aversion(np.inf, without_costs(task.penalty)), w
+            task.with_aversion(np.inf, self.feasible.without_costs()), w
         )
         smallest = max(least.value - least.gap, 0.0) ** (1 / power)
         of_best = risk.value(w) ** (1 / power)

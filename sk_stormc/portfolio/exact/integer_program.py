@@ -39,13 +39,14 @@ class IntegerProgram:
     """Weights with integer limits, other constraints and costs as variables and rows of
     a SCIP model.
 
-    ``start`` are feasible weights, or None. With ``most_k`` the factor k is a variable
+    ``low`` and ``high`` are finite bounds of the weights. ``start`` are feasible
+    weights, or None. With ``most_k`` the factor k is a variable
     from 0 to this number.
     """
 
-    def __init__(self, feasible, limits, size, start=None, most_k=None):
+    def __init__(self, feasible, low, high, limits, size, start=None, most_k=None):
         self.scip = scip()
-        self.feasible = feasible
+        self.feasible, self.low, self.high = feasible, low, high
         self.limits = limits
         self.size = size
         self.most_k = most_k
@@ -92,7 +93,7 @@ class IntegerProgram:
         """Add v, with a binary for each asset that may be held, and one for its sign if
         `min_held` separates signs."""
         feasible, limits, n, k = self.feasible, self.limits, self.feasible.n, self.k
-        low, high = feasible.low / self.size, feasible.high / self.size
+        low, high = self.low / self.size, self.high / self.size
         least = np.pad(limits.min_held, (0, n - limits.min_held.size)) / self.size
         most_k = self.most_k or 1.0
         self.v, self.held, self.short = [], [], []
@@ -199,7 +200,7 @@ class IntegerProgram:
         """The risk at v divided by deviation ** power, where ``deviation`` is a typical
         one of portfolios."""
         measure, n = task.measure, self.feasible.n
-        scaled = Scaled.of(task.with_aversion(np.inf), FeasibleSet.of(None, n))
+        scaled = Scaled.of(task.with_aversion(np.inf), FeasibleSet.free(n))
         unit = (scaled.unit_of_value * scaled.risk_weight) ** (1 / measure.power)
         Q, zero = scaled.Q * (unit * self.size / deviation), np.zeros(n)
         pure = replace(scaled, Q=Q, risk_weight=1.0, expected_return=zero)

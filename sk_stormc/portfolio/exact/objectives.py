@@ -6,21 +6,13 @@ from dataclasses import replace
 import numpy as np
 from scipy.optimize import brentq
 
-from sk_stormc.core.penalties import penalized
-from sk_stormc.portfolio.exact.feasible_set import (
-    FeasibleSet,
-    linear_minimum,
-    without_costs,
-)
+from sk_stormc.portfolio.exact.feasible_set import minimise_around
 from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.linear_programs import minimise_linear
-from sk_stormc.portfolio.exact.linearly_constrained import LinearlyConstrained
 from sk_stormc.portfolio.exact.program import (
     Optimum,
     Scaled,
     can_solve,
-    last_feasible,
-    on_bounds,
     solve_portfolio,
 )
 from sk_stormc.portfolio.exact.quadratic import solve_quadratic
@@ -38,7 +30,6 @@ __all__ = [
     "ByMoments",
     "Utility",
     "WithinRisk",
-    "at_limits",
     "dual_gap",
     "is_cheap",
     "slope_gap",
@@ -48,7 +39,7 @@ __all__ = [
 # bounds of the gap of weights, whatever method computed them
 
 
-def slope_gap(problem, w):
+def slope_gap(problem, feasible, w):
     """An upper bound of the gap of a smooth convex objective: the maximum of c @ (w -
     s) + R(w) - R(s) over s.
 
@@ -57,8 +48,8 @@ def slope_gap(problem, w):
     """
     with np.errstate(all="ignore"):  # after an overflow the gap is NaN
         c = np.asarray(problem.gradient(w), float)
-        value = penalized(0.0, problem.penalty, w)
-        least = linear_minimum(problem.penalty, c, np.asarray(w, float))
+        value = feasible.value(w)
+        least = minimise_around(feasible, c, np.asarray(w, float))[1]
         return float(np.maximum(c @ w + value - least, 0.0))
 
 
@@ -79,11 +70,11 @@ def dual_gap(task, w, gap):
         return gap
     w = np.asarray(w, float)
     if (
-        task.penalty is None and task.measure.rounds == "sums"
+        task.penalty.proximal() is None and task.measure.rounds == "sums"
     ):  # the exact gap, at any distance from the minimum
         best = minimise_by_moments(task, w)
         return float(max(task.value(w) - best.value, 0.0)) + best.gap
-    feasible = FeasibleSet.of(task.penalty, len(w))
+    feasible = task.penalty
     scaled = Scaled.of(task, feasible)
     program, x = scaled.program(w, task.measure.formulation)
     # after ten iterations the bound is usually within a tenth of the gap; if a weight
@@ -100,16 +91,13 @@ class Utility:
     """The problem of maximising the utility, for Newton's method."""
 
     def __init__(self, task):
-        self.task, self.penalty = task, task.penalty
-        n, penalty = task.returns.shape[1], task.penalty
-        empty = on_bounds(penalty, np.zeros(n))
-        constrained = isinstance(penalty, LinearlyConstrained)
-        n_weights = n - (constrained and penalty.has_benchmark)
-        allowed = not empty[:n_weights].any() and not (
-            constrained and penalty.violation(empty)
-        )
-        starts = [] if penalty is None else [penalty.project(np.full(n, 1 / n))]
-        self.start = min([empty] * allowed + starts, key=task.value)
+        self.task, self.feasible = task, task.penalty
+        starts = [self.feasible.project(self.feasible.equal)]
+        if self.feasible.proximal() is None:
+            starts = []
+        if self.feasible.allows_empty():
+            starts.insert(0, self.feasible.empty)
+        self.start = min(starts, key=task.value)
 
     def value_at(self, weights):
         """The exact objective."""
@@ -118,7 +106,7 @@ class Utility:
     def last_feasible(self, weights):
         """The nearest feasible weights, or the last feasible ones on the segment from
         the initialization."""
-        return last_feasible(self.penalty, weights, self.start)
+        return self.feasible.last_feasible(weights, self.start)
 
     def minimise(self, callback):
         """Find the weights and a bound of the gap. ``callback`` is called with the
@@ -140,12 +128,10 @@ class Utility:
         A gap relative to this scale does not depend on the unit of the returns, on a
         shift of them, or on constant assets.
         """
-        task, equal = self.task, np.full(len(w), 1 / len(w))
-        if self.penalty is not None:
-            equal = self.penalty.project(equal)
+        task, equal = self.task, self.feasible.project(self.feasible.equal)
         deviation = deviation_of(np.asarray(task.returns @ w, float), task.p)
         # the benchmark itself, with a tracking error of 0, may be optimal
-        if isinstance(self.penalty, LinearlyConstrained) and self.penalty.has_benchmark:
+        if self.feasible.has_benchmark:
             deviation = max(deviation, 0.01 * float(np.std(task.returns[:, -1])))
         risk = task.risk_weight * deviation**2 if task.measure.power == 2 else deviation
         return max(task.value(equal) - task.value(w), risk)
@@ -228,17 +214,17 @@ class WithinRisk(Utility):
         self.max_risk = max_risk
         # with a risk that is proportional to the weights, their scale would be
         # undetermined if nothing restricts it
-        feasible = FeasibleSet.of(task.penalty, len(task.mean))
+        feasible = task.penalty
         endless = feasible.budget is None and np.isinf(feasible.implied_bounds()).any()
         super().__init__(
             task if task.measure.power == 1 or endless else proportional(task)
         )
         least = solve_portfolio(
-            self.task.with_aversion(np.inf, without_costs(task.penalty)), self.start
+            self.task.with_aversion(np.inf, feasible.without_costs()), self.start
         )
         self.start = min(
             np.asarray(least.weights, float),
-            at_limits(task.penalty, least.weights),
+            feasible.at_limits(least.weights),
             key=self.risk_at,
         )
         smallest = self.risk_at(self.start)
@@ -259,8 +245,7 @@ class WithinRisk(Utility):
 
     def value_at(self, weights):
         """Minus the mean return after costs."""
-        costs = penalized(0.0, self.penalty, weights)
-        return costs - float(self.mean @ weights)
+        return self.feasible.value(weights) - float(self.mean @ weights)
 
     def gap_at(self, weights):
         """Infinity: there is no bound for the weights of a fit that ended early."""
@@ -281,11 +266,11 @@ class WithinRisk(Utility):
         for _ in range(60):  # a bisection alone takes some forty
             # the weights of an iteration may exceed the limit, so ``callback`` receives
             # the best so far
-            task = self.task.with_aversion(lam, self.penalty)
+            task = self.task.with_aversion(lam, self.feasible)
             solution = solve_portfolio(
                 task, self.start, lambda _, best=within: callback(best)
             )
-            w, unit = at_limits(self.penalty, solution.weights), solution.unit
+            w, unit = self.feasible.at_limits(solution.weights), solution.unit
             of_lam = solution.value - solution.gap - lam * limit
             if not bound >= of_lam:
                 bound, self.aversion = of_lam, lam
@@ -322,9 +307,9 @@ class WithinRisk(Utility):
     def _richest(self):
         """The portfolio of the largest mean return after costs, or None if weights have
         no bounds."""
-        feasible = FeasibleSet.of(self.penalty, len(self.mean))
+        feasible = self.feasible
         low, high = feasible.implied_bounds()
-        if np.isinf(low).any() or np.isinf(high).any():
+        if np.isinf(low).any() or np.isinf(high).any() or feasible.l2:
             return None
         return self.last_feasible(minimise_linear(feasible, -self.mean, low, high)[0])
 
@@ -343,18 +328,7 @@ class WithinRisk(Utility):
             return self.risk_at(within + part * (beyond - within)) - self.risk_limit
 
         part = brentq(over, 0.0, 1.0, xtol=1e-12) if over(0.0) < 0 < over(1.0) else 0.0
-        while over(part) > 0:
-            part *= 1 - 1e-9
+        step = RELATIVE_ROUNDING
+        while part > 0 and over(part) > 0:
+            part, step = max(part - step, 0.0), 2 * step
         return within + part * (beyond - within)
-
-
-def at_limits(penalty, weights):
-    """The weights exactly at limits that they attain up to rounding, if the linear
-    constraints allow it."""
-    weights = np.asarray(weights, float)
-    exact = FeasibleSet.of(penalty, len(weights)).at_limits(weights)
-    return (
-        exact
-        if not isinstance(penalty, LinearlyConstrained) or penalty.is_met(exact)
-        else weights
-    )

@@ -13,14 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sk_stormc.core.penalties import L1, Box, Simplex
 from sk_stormc.portfolio.exact.certificate import lower_bound, risk_bound
 from sk_stormc.portfolio.exact.convex_program import Hinges, Program
 from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
 from sk_stormc.portfolio.exact.interior_point import interior_point
-from sk_stormc.portfolio.exact.linearly_constrained import LinearlyConstrained
 from sk_stormc.portfolio.exact.tolerances import PROGRAM_TOLERANCE
-from sk_stormc.portfolio.exact.trading_costs import TradingCosts
 from sk_stormc.portfolio.mean_risk import shares
 
 __all__ = [
@@ -30,8 +27,6 @@ __all__ = [
     "Scaled",
     "can_solve",
     "gram",
-    "last_feasible",
-    "on_bounds",
     "solve_portfolio",
     "tilted",
 ]
@@ -171,7 +166,7 @@ class Scaled:
         if task.linear is not None:
             expected_return = expected_return - task.linear_weight * task.linear / unit
         of_risk = rate if measure.power else 1.0
-        costs = feasible.l1, float(feasible.cost.max()), feasible.l2 * size
+        costs = feasible.l1, float(feasible.cost.max(initial=0.0)), feasible.l2 * size
         largest = float(np.abs(expected_return).max())
         norm = max(task.return_weight, of_risk, largest, max(costs) / unit)
         unit_of_value = unit_of_return * norm
@@ -275,28 +270,23 @@ class Optimum:
 
 
 def can_solve(task):
-    """Whether Hessians are affordable, the returns are in memory, and the penalty is
-    one of this package."""
-    supported = task.penalty is None or isinstance(
-        task.penalty, (L1, Box, Simplex, TradingCosts, LinearlyConstrained)
-    )
+    """Whether Hessians are affordable, and the returns are in memory."""
     size, n_assets = task.returns.size, task.returns.shape[1]
     affordable = (
         n_assets <= MAX_ASSETS
         and size <= MAX_RETURNS
         and size * n_assets <= MAX_PRODUCTS
     )
-    return supported and type(task.returns) is np.ndarray and affordable
+    return type(task.returns) is np.ndarray and affordable
 
 
 def solve_portfolio(task, start, callback=None):
     """Minimise a portfolio's objective. ``callback`` is called with the weights after
     each iteration."""
-    penalty = task.penalty
-    feasible = FeasibleSet.of(penalty, task.returns.shape[1])
+    feasible = task.penalty
     only = feasible.only_point()
     if only is not None:
-        only = on_bounds(penalty, only)
+        only = feasible.on_bounds(only)
         return Optimum(only.astype(start.dtype), task.value(only), 0.0, 0)
     scaled = Scaled.of(task, feasible)
     solution = _solve_from_nonzero(task, scaled, start, callback)
@@ -309,7 +299,7 @@ def solve_portfolio(task, start, callback=None):
     # stay zeros
     candidates = [
         start,
-        *(last_feasible(penalty, w, start) for w in (at_bounds, inside)),
+        *(feasible.last_feasible(w, start) for w in (at_bounds, inside)),
     ]
     values = [task.value(w) for w in candidates]
     least = min((value for value in values if np.isfinite(value)), default=np.nan)
@@ -386,15 +376,6 @@ def _solve_from_nonzero(task, scaled, start, callback):
         used |= missing
 
 
-def last_feasible(penalty, w, start):
-    """The last feasible portfolio on the segment from the initial weights to w."""
-    return (
-        penalty.last_feasible(w, start)
-        if isinstance(penalty, LinearlyConstrained)
-        else on_bounds(penalty, w)
-    )
-
-
 def _refined(scaled, solution):
     """The weights with those at a bound or a kink fixed there and the others solved for
     again; and the iterations."""
@@ -415,21 +396,3 @@ def _refined(scaled, solution):
         np.isfinite(held[some]), held[some], again.x[: some.sum()] * size
     )
     return w, again.n_iter
-
-
-def on_bounds(penalty, w):
-    """The weights with bounds and budget satisfied exactly. Weights that satisfy them
-    up to rounding are unchanged."""
-    if isinstance(penalty, LinearlyConstrained):
-        return penalty.on_bounds(w)
-    if penalty is None:
-        return w
-    box = penalty.box if isinstance(penalty, TradingCosts) else penalty.as_box()
-    size = max(abs(box.budget or 0.0), np.abs(w).sum())
-    rounding = 4 * np.finfo(float).eps * size  # of a sum
-    met = box.budget is None or abs(w.sum() - box.budget) <= rounding
-    return (
-        w
-        if met and (w >= box.low).all() and (w <= box.high).all()
-        else penalty.project(w)
-    )

@@ -4,7 +4,6 @@ returns."""
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from sk_stormc.core.penalties import Simplex
 from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
 from sk_stormc.portfolio.exact.tolerances import PROGRAM_TOLERANCE
 from sk_stormc.portfolio.mean_risk import MeanRisk
@@ -13,16 +12,16 @@ from sk_stormc.portfolio.risk.variance import Variance
 __all__ = ["root_of", "size_of", "solve_quadratic"]
 
 
-def solve_quadratic(expected_return, B, penalty, start):
-    """Minimise w^T B w - expected_return^T w + R(w).
+def solve_quadratic(expected_return, B, feasible, start):
+    """Minimise w^T B w - expected_return^T w plus the costs over a `FeasibleSet`.
 
     The general case is solved by ``solver="newton"``, on 2 n artificial rows with this
-    mean and covariance, for the same penalties and with the same bound of the gap.
+    mean and covariance, for the same sets and with the same bound of the gap.
     """
-    if penalty is None:
+    if feasible.proximal() is None:
         return _free(expected_return, B)
-    if isinstance(penalty, Simplex):
-        solution = _long_only(expected_return, B, penalty.total, start > 0)
+    if feasible.simplex is not None and feasible.as_box() is not None:
+        solution = _long_only(expected_return, B, feasible.budget, start > 0)
         if solution is not None:
             return solution
     if not np.isfinite(B).all():
@@ -31,7 +30,7 @@ def solve_quadratic(expected_return, B, penalty, start):
         )
     root = np.sqrt(len(B)) * root_of(B)
     rows = np.concatenate([expected_return + root, expected_return - root])
-    return solve_portfolio(MeanRisk.of(rows, Variance(), 1.0, penalty=penalty), start)
+    return solve_portfolio(MeanRisk.of(rows, Variance(), 1.0, penalty=feasible), start)
 
 
 def _free(expected_return, B):

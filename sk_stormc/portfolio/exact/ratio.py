@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.linalg import svdvals
 
+from sk_stormc.core.penalties import Box
 from sk_stormc.portfolio.exact.certificate import risk_bound
 from sk_stormc.portfolio.exact.convex_program import transposed
 from sk_stormc.portfolio.exact.feasible_set import (
@@ -26,7 +27,6 @@ from sk_stormc.portfolio.exact.program import (
     INFINITE_WEIGHT,
     Optimum,
     Scaled,
-    last_feasible,
 )
 from sk_stormc.portfolio.exact.tolerances import (
     ACCURACY,
@@ -71,7 +71,7 @@ class Cone(FeasibleSet):
             parts, centre = presolve(*parts, feasible.size() or 1.0)
         low = np.where(parts[0][:n] == 0, 0.0, -np.inf)
         high = np.where(parts[1][:n] == 0, 0.0, np.inf)
-        cone = cls(**vars(replace(FeasibleSet.of(None, n), low=low, high=high)))
+        cone = cls(Box(low, high), np.zeros(n), np.zeros(n))
         cone.inside = _between(feasible, mean, centre[:n])
         cone.given = parts
         cone.mean = mean
@@ -157,7 +157,7 @@ class Ratio:
         self.task, self.risk = task, task.with_aversion(np.inf)
         # risk that counts as 0
         self.floor = PROGRAM_TOLERANCE * float(task.returns.std(axis=0).max())
-        self.feasible = FeasibleSet.of(task.penalty, task.returns.shape[1])
+        self.feasible = task.penalty
         self.power = task.measure.power
         self.cone = Cone.of(self.feasible, task.mean)
         self.start = self.last_feasible(self.cone.inside)
@@ -174,9 +174,7 @@ class Ratio:
     def last_feasible(self, weights):
         """The last feasible portfolio on the segment from the interior point to the
         weights."""
-        return last_feasible(
-            self.task.penalty, np.asarray(weights, float), self.cone.inside
-        )
+        return self.feasible.last_feasible(np.asarray(weights, float), self.cone.inside)
 
     def allows(self, weights):
         """Whether the mean return is positive."""

@@ -13,7 +13,7 @@ from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.program import Formulation, gram, tilted
 from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, shares
 from sk_stormc.portfolio.moments import Moments, Tilted, tilts
-from sk_stormc.portfolio.risk.variance import riskless
+from sk_stormc.portfolio.risk.variance import free_box, riskless
 from sk_stormc.portfolio.sums import mean_row
 from sk_stormc.utils.mapped_rows import blocks
 from sk_stormc.utils.types import ArrayLike
@@ -223,8 +223,8 @@ class Entropic(Measure):
     def unbounded_below(self, task):
         """True if an asset only gains or only loses, because holding or shorting more
         of it is then always better."""
-        unbounded = riskless(task)
-        if unbounded is not None or task.penalty is not None:
+        unbounded, box = riskless(task), free_box(task)
+        if unbounded is not None or box is None or box.budget is not None:
             return unbounded
         least, most = (
             f([f(rows, axis=0) for _, rows in blocks(task.returns)], axis=0)

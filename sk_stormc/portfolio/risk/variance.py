@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sk_stormc.core.penalties import Box
+from sk_stormc.core.penalties import as_penalty
 from sk_stormc.portfolio.compositional import PortfolioProblem, utility
 from sk_stormc.portfolio.exact.program import Formulation, gram
 from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, mean_of, shares
@@ -12,7 +12,7 @@ from sk_stormc.portfolio.moments import Moments
 from sk_stormc.portfolio.sums import Sums
 from sk_stormc.utils.mapped_rows import blocks
 
-__all__ = ["Variance", "riskless"]
+__all__ = ["Variance", "free_box", "riskless"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +49,14 @@ class VarianceMoments(Moments):
         return self.all.mean
 
 
+def free_box(task):
+    """The `Box` of a task whose weights have no bounds and no costs, or None."""
+    box = as_penalty(task.penalty).as_box()
+    if box is None or np.any(box.alpha) or np.isfinite([box.low, box.high]).any():
+        return None
+    return box
+
+
 def riskless(task):
     """Whether some portfolio has a mean return but no variance: True, False, or None if
     this is unknown.
@@ -58,19 +66,15 @@ def riskless(task):
     """
     if not task.return_weight:
         return False  # a risk is not negative
-    R, penalty = task.returns, task.penalty
-    free = (
-        isinstance(penalty, Box)
-        and not penalty.alpha
-        and np.isinf([penalty.low, penalty.high]).all()
-    )
-    if penalty is not None and not free:
+    R, box = task.returns, free_box(task)
+    if box is None:
         return None
+    with_budget = box.budget is not None
     if (
-        len(R) + free <= R.shape[1]
+        len(R) + with_budget <= R.shape[1]
     ):  # some portfolio has no variance, and in general a nonzero mean
         return bool(task.mean.astype(R.dtype).any())
-    if free:
+    if with_budget:
         return None
     suspects = np.flatnonzero((R[:64] == R[0]).all(axis=0) & (R[0] != 0))
     for _, rows in blocks(R):

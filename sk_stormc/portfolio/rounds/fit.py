@@ -10,7 +10,6 @@ from dataclasses import replace
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from sk_stormc.portfolio.exact.feasible_set import without_costs
 from sk_stormc.portfolio.exact.fit import TOL, ExactMethod
 from sk_stormc.portfolio.exact.objectives import BelowLeastRisk
 from sk_stormc.portfolio.exact.program import (
@@ -250,7 +249,7 @@ class Rounds:
 
     def _least_risk(self, tol):
         """The portfolio of least risk, an `Optimum`."""
-        task = self.task.with_aversion(np.inf, without_costs(self.penalty))
+        task = self.task.with_aversion(np.inf, self.penalty.without_costs())
         return Rounds(task, "utility", tol).minimise(lambda w, n_evaluated: None)
 
     # points

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from sk_stormc.core.penalties import penalized
-from sk_stormc.portfolio.exact.feasible_set import FeasibleSet, minimise_around
+from sk_stormc.portfolio.exact.feasible_set import minimise_around
 from sk_stormc.portfolio.exact.objectives import BelowLeastRisk, Utility, WithinRisk
 from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
 from sk_stormc.portfolio.exact.ratio import Ratio, no_maximum
@@ -37,14 +36,13 @@ class UtilityOfMean:
     """Minus the utility."""
 
     def __init__(self, task, mean):
-        self.task, self.penalty, self.mean = task, task.penalty, mean
-        self.feasible = FeasibleSet.of(self.penalty, len(mean))
+        self.task, self.feasible, self.mean = task, task.penalty, mean
         # entropic risk contains the mean
         self.return_weight = task.return_weight if task.measure.power else 0.0
 
     def costs(self, w):
         """The value of the penalty."""
-        return penalized(0.0, self.penalty, w)
+        return self.feasible.value(w)
 
     def value(self, w, risk):
         """The objective of weights whose risk is known."""
@@ -127,7 +125,7 @@ class RatioOfMean(UtilityOfMean):
         except ValueError:
             # a portfolio has no risk on the table: a step of Dinkelbach's method has a
             # minimum
-            step = table.with_aversion(self.largest, self.penalty)
+            step = table.with_aversion(self.largest, self.feasible)
             return replace(solve_portfolio(step, start), gap=np.inf, unit=0.0)
 
     def lower(self, point, slope):
