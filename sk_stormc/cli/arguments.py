@@ -19,7 +19,7 @@ PICTURES = (".png", ".pdf", ".svg")
 SIGNATURE = "sk-stormc"  # in pictures and pages that a command has written
 # the first lines of the tables that commands write
 HEADERS = re.compile(
-    r"x,y(,label)?(,new)?(,row)?|asset,weight|period,portfolio,1/N"
+    r"x,y(,label.*)?(,new)?(,row)?|asset,weight(,price.*)?|period,portfolio,1/N"
     r"|value,low,high,episodes.*|solver,runs,.*"
 )
 KINDS = ".csv, .tsv, .txt (also .gz), .parquet, .feather, .xlsx, .npz, .npy"
@@ -110,8 +110,9 @@ def add_reading_arguments(parser, index=None):
     add("--sep", "C", "separator of columns in texts", separator)
     add("--decimal", "C", "decimal mark in texts, such as ,")
     add("--sheet", "NAME", "a sheet of .xlsx, by its name or number")
-    add("--skip-rows", "N", "lines to leave out above the names", whole_number)
-    add("--drop-last", "N", "rows to leave out at the end, as totals", whole_number)
+    add("--skip-rows", "N", "lines to leave out above the names", whole_number, 0)
+    last = "rows to leave out at the end, such as totals"
+    add("--drop-last", "N", last, whole_number, 0)
     if index is not None:
         add("--index", "COLUMN", f"the column {index}")
         add("--drop", "A,B,...", "columns to leave out", names, ())

@@ -23,31 +23,32 @@ def is_text(column):
     return bool(len(known)) and all(isinstance(cell, str) for cell in known)
 
 
-def numbers_of_texts(column, decimal=None):
+def numbers_of_texts(column, decimal=None, usual=None):
     """The numbers of a column of texts, and whether they have percent signs, or None if
     some text is no number.
 
     Blanks, apostrophes, currencies and the mark that is not decimal are left out. Which
-    mark is decimal follows from the texts, or else from ``decimal``; without it, texts
-    such as '1,234' alone raise a ValueError.
+    mark is decimal follows from the texts if ``decimal`` is None. Texts such as '1,234'
+    alone, which do not tell, are read by the ``usual`` mark, or raise a ValueError.
     """
     texts = column.dropna().str.strip()
     for some in (texts[:SAMPLE], texts):
         bare, percent = _bare(some)
-        fits = [mark for mark, form in _FORMS.items() if bare.str.fullmatch(form).all()]
+        marks = _FORMS if decimal is None else [decimal]
+        fits = [mark for mark in marks if bare.str.fullmatch(_FORMS[mark]).all()]
         # codes such as 007 and phone numbers are no numbers
         if not fits or bare.str.match(r"[+-]?0\d").any():
             return None
     mark = fits[0]
     if len(fits) == 2 and bare.str.contains("[.,]").any():
-        if decimal is None:
+        if usual is None:
             first = bare[bare.str.contains("[.,]")].iloc[0]
             raise ValueError(
                 f"{first!r}, which may be {first.replace(',', '.')} or "
                 f"{re.sub('[.,]', '', first)}; --decimal says which decimal mark the "
                 "file has"
             )
-        mark = decimal
+        mark = usual
     thousands = "." if mark == "," else ","
     bare = bare.str.replace(thousands, "", regex=False)
     values = bare.str.replace(mark, ".", regex=False).astype(float)

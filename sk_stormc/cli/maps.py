@@ -148,7 +148,7 @@ def _write_cells(positions, args):
     from anndata import read_h5ad
 
     cells = read_h5ad(args.data)
-    cells.obsm["X_tsne"] = positions
+    cells.obsm["X_tsne"], cells.uns["written by"] = positions, SIGNATURE
     with atomically(args.out) as file:
         file.close()  # anndata opens it by its name
         cells.write_h5ad(file.name)

@@ -7,11 +7,11 @@ policy is estimated from its probabilities of the logged actions (--target). Wit
 """
 
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from sk_stormc.cli.arguments import (
+    add_check_argument,
     add_force_argument,
     add_option,
     add_reading_arguments,
@@ -19,37 +19,14 @@ from sk_stormc.cli.arguments import (
     result_file,
     write_csv,
 )
-from sk_stormc.cli.table_files import (
-    FRAMES,
-    SEPARATORS,
-    check_column,
-    existing,
-    numbers,
-    read_table,
-)
+from sk_stormc.cli.data_files import Reading
+from sk_stormc.cli.log_files import Log, read_log
 from sk_stormc.compare.tables import as_text
 from sk_stormc.values.behaviour import estimated_ratios
 from sk_stormc.values.estimator import BellmanValueEstimator
 from sk_stormc.values.off_policy import METHODS, off_policy_value
 
 SHOWN = 20  # most first states that are printed
-COLUMNS = ("state", "reward", "episode", "terminal", "action", "target", "behaviour")
-
-
-class Log(NamedTuple):
-    """The columns of a log: ``states`` as they are, with their names, and ``features``,
-    which are numbers."""
-
-    names: list
-    states: np.ndarray
-    features: np.ndarray
-    reward: np.ndarray
-    episode: np.ndarray
-    terminal: np.ndarray | None
-    action: np.ndarray | None
-    target: np.ndarray | None
-    behaviour: np.ndarray | None
-    line: str
 
 
 def add_arguments(parser):
@@ -57,7 +34,8 @@ def add_arguments(parser):
     add = partial(add_option, parser)
     kinds = ".csv, .tsv, .txt (also .gz), .parquet, .feather, .xlsx"
     add("--data", "FILE", f"a log, a row for each transition: {kinds}")
-    add("--state", "A,B,...", "the columns of the state", names)
+    state = "the columns of the state (default: state*, obs*)"
+    add("--state", "A,B,...", state, names)
     add(
         "--categories",
         "A,B,...",
@@ -66,18 +44,19 @@ def add_arguments(parser):
         names,
         (),
     )
-    add("--reward", "COLUMN", "the rewards")
+    add("--reward", "COLUMN", "the rewards (default: reward)")
     add(
         "--episode",
         "COLUMN",
-        "a label of each row's episode, whose rows are in order",
+        "a label of each row's episode, whose rows are in order (default: episode)",
     )
     add(
         "--terminal",
         "COLUMN",
         "whether the episode ends with the transition, 0 or 1; not where it was cut "
-        "off",
+        "off (default: terminated, terminal or done)",
     )
+    add("--time", "COLUMN", "the number of the step, if rows are in no order")
     probability = "the probability of the logged action under"
     add("--target", "COLUMN", f"{probability} another policy")
     add("--behaviour", "COLUMN", f"{probability} the policy that acted")
@@ -99,16 +78,25 @@ def add_arguments(parser):
     add_reading_arguments(parser)
     files = "a .csv file for the values of all first states"
     add("--out", "FILE", files, result_file(".csv"))
+    add_check_argument(parser)
     add_force_argument(parser)
 
 
 def report(args):
     """Fit the values, print those of the first states, and save them."""
-    log = _simulated_walk() if args.data is None else _read_log(args)
+    log = _simulated_walk() if args.data is None else read_log(args)
+    log.reading.show(args.check)
+    if args.check:
+        return
     model = BellmanValueEstimator(gamma=args.gamma).fit(
-        log.features, log.reward, episode=log.episode, terminal=log.terminal
+        log.features,
+        log.reward,
+        next_X=log.next_features,
+        time=None if log.next_features is not None else log.time,
+        episode=log.episode,
+        terminal=log.terminal,
     )
-    first = np.sort(np.unique(log.episode, return_index=True)[1])
+    first = _first_rows(log)
     X0 = log.features[first]
     values = model.predict(X0)
     low, high = model.value_interval(X0, args.confidence, mean=True)
@@ -124,9 +112,8 @@ def report(args):
     header = ["value", "low", "high", "episodes", *log.names]
     if args.out is not None:  # before anything that could fail
         write_csv(args.out, header, rows)
-    print(log.line)
     print(
-        f"value of the first states: {values.mean():.4g}, "
+        f"\nvalue of the first states: {values.mean():.4g}, "
         f"{low:.4g} to {high:.4g} with confidence {args.confidence:g}, discount "
         f"{args.gamma:g}"
     )
@@ -139,6 +126,14 @@ def report(args):
         print(f"\n{_policy_line(args, log)}")
     if args.out is not None:
         print(f"Values written to {args.out}")
+
+
+def _first_rows(log):
+    """The rows in which the episodes start."""
+    rows = np.arange(len(log.reward))
+    if log.time is not None:
+        rows = np.argsort(log.time, kind="stable")
+    return np.sort(rows[np.unique(log.episode[rows], return_index=True)[1]])
 
 
 def _policy_line(args, log):
@@ -173,90 +168,6 @@ def _policy_line(args, log):
     )
 
 
-def _read_log(args):
-    """The columns of a file that the options name."""
-    given = {name: getattr(args, name) for name in COLUMNS}
-    for name in ("state", "reward", "episode"):
-        if not given[name]:
-            raise ValueError(f"--{name} must name a column of --data, got none")
-    if args.target and not (args.behaviour or args.action):
-        raise ValueError(
-            "--target needs --behaviour, the probabilities of the policy that acted, "
-            "or --action, from which they are estimated; got neither"
-        )
-    path = existing(args.data, (*SEPARATORS, *FRAMES))
-    frame, notes = read_table(path, args)
-    for option in COLUMNS:
-        for name in args.state if option == "state" else [given[option]]:
-            if name is not None:
-                check_column(path, frame, name, f"--{option}")
-    states = frame[args.state]
-    n_episodes = frame[args.episode].nunique()
-    about = f"{path}: {len(frame)} transitions", f"{n_episodes} episodes"
-    return Log(
-        names=args.state,
-        states=states.to_numpy(object),
-        features=_features(path, states, args.categories),
-        episode=frame[args.episode].to_numpy(),
-        action=None if args.action is None else frame[args.action].to_numpy(),
-        line=", ".join([*about, *notes]),
-        **{
-            name: _column(path, frame, given[name], name)
-            for name in ("reward", "terminal", "target", "behaviour")
-        },
-    )
-
-
-def _features(path, states, categories):
-    """The columns of states as numbers, with an indicator for each value of a text or
-    a category."""
-    from pandas import get_dummies
-
-    for name in categories:
-        check_column(path, states, name, "--categories")
-    states = states.astype(dict.fromkeys(categories, "category"))
-    texts = [name for name, dtype in states.dtypes.items() if dtype.kind not in "iufb"]
-    for name in texts:
-        if states[name].is_unique:
-            raise ValueError(
-                f"{path}: --state must name columns of numbers, or of texts that "
-                f"repeat, found only different values in column {name!r}"
-            )
-    known = states.notna().to_numpy()
-    features = numbers(path, get_dummies(states, columns=texts, dtype=float))
-    _check_finite(path, np.where(known.all(axis=1), 0.0, np.nan), "--state")
-    _check_finite(path, features, "--state")
-    return features
-
-
-def _column(path, frame, name, option):
-    """A column of numbers, or None. Probabilities are between 0 and 1, and those of the
-    policy that acted are positive."""
-    if name is None:
-        return None
-    values = numbers(path, frame[[name]])[:, 0]
-    _check_finite(path, values, f"--{option}")
-    if option in ("target", "behaviour"):
-        wrong = (values < 0) | (values > 1) | ((values == 0) & (option == "behaviour"))
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise ValueError(
-                f"{path}: --{option} must name a column of probabilities, found "
-                f"{values[row]:g} in row {row + 1} of column {name!r}"
-            )
-    return values
-
-
-def _check_finite(path, values, option):
-    """Raise a ValueError with the first row that has a missing or infinite number."""
-    wrong = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
-    if wrong.any():
-        raise ValueError(
-            f"{path}: {option} must be finite, found a missing or infinite number in "
-            f"row {int(np.argmax(wrong)) + 1}"
-        )
-
-
 def _simulated_walk(n_episodes=300, n_places=5):
     """A log of a walk on places in a row, which starts in the middle and ends at an
     end. The right end has a reward of 1. It steps to the left and to the right equally
@@ -272,6 +183,10 @@ def _simulated_walk(n_episodes=300, n_places=5):
             )
             place = after
     place, reward, episode, terminal, right = map(np.array, zip(*rows, strict=True))
+    reading = Reading(
+        "simulated walk", len(place), ["place"], used={"state": ["place"]}
+    )
+    reading.what = f"{len(place)} transitions, {n_episodes} episodes, state"
     return Log(
         names=["place"],
         states=place[:, None],
@@ -282,5 +197,5 @@ def _simulated_walk(n_episodes=300, n_places=5):
         action=right.astype(int),
         target=np.where(right, 0.6, 0.4),
         behaviour=np.full(len(place), 0.5),
-        line=f"simulated walk: {len(place)} transitions, {n_episodes} episodes",
+        reading=reading,
     )

@@ -144,7 +144,8 @@ def _converted(path, frame, reading, decimal, texts):
         if name.lower() in texts or not is_text(column):
             continue
         try:
-            found = numbers_of_texts(column, decimal or _point_of(path, frame))
+            usual = _point_of(path, frame)
+            found = numbers_of_texts(column, decimal, usual)
         except ValueError as error:
             raise ValueError(f"{path}: found {error}, in column {name!r}") from error
         if found is None or are_dates(column):
@@ -283,7 +284,7 @@ def _form(path, options):
     found += ["--decimal ,"] * (options.decimal is None and decimal == ",")
     notes = [f"read with {' '.join(found)}"] * bool(found)
     names = {"cp1252": "cp1252 of Windows", "utf-16": "UTF-16"}
-    notes += [f"in the encoding {names[encoding]}"] * (encoding in names)
+    notes += [f"in the encoding {names.get(encoding)}"] * (encoding in names)
     widths = lines.str.strip(" ").str.split(sep).str.len() if len(lines) else []
     form = {"sep": sep, "decimal": decimal, "encoding": encoding}
     return form, list(widths), notes
@@ -342,7 +343,7 @@ def _names(path, head, decimal, notes, n_names):
         return [str(k + 1) for k in range(width)], 0
     extra = width - n_names
     _check_widths(path, row, extra)
-    numeric = head.map(lambda cell: is_number(cell) or _is_amount(cell))
+    numeric = head.map(_is_amount)
     levels = [row.ffill() if _has_levels(row, head, numeric) else row]
     while (
         len(levels) < min(MOST_LEVELS, len(head) - 1)
@@ -414,13 +415,15 @@ def _is_units(head, numeric, k):
 
 
 def _is_amount(cell):
-    """Whether a cell is a text of a number with marks, such as 1.05% and € 5."""
+    """Whether a text is a number, perhaps with marks, such as 1.05% and € 5."""
     from pandas import Series
 
     if not isinstance(cell, str) or not any(map(str.isdigit, cell)):
         return False
+    if is_number(cell):
+        return True
     try:
-        return numbers_of_texts(Series([cell]), ".") is not None
+        return numbers_of_texts(Series([cell]), usual=".") is not None
     except ValueError:
         return True
 

@@ -127,6 +127,7 @@ def check_ascending(X, counts, after=None):
     """
     index = index_of(X)
     direction = check_direction(index, counts)
+    _refuse_dates_twice(index)
     if direction is None:
         return after
     if after is not None:
@@ -139,6 +140,23 @@ def check_ascending(X, counts, after=None):
                 "the latest, with labels of one kind"
             )
     return after if counts_rows(index) else index[-1]
+
+
+def _refuse_dates_twice(index):
+    """Raise a ValueError if dates occur twice, as when the last ones were appended to a
+    file again."""
+    # integers may begin again in each part of a table
+    if index is None or index.is_unique or direction_of(index) is None:
+        return
+    index = index.dropna() if index.nlevels == 1 else index
+    if index.is_unique or index.inferred_type in ("integer", "floating"):
+        return
+    twice = index[index.duplicated()].unique()
+    raise ValueError(
+        f"X must have each date once, got {len(twice)} of them more than once, such as "
+        f"{', '.join(map(as_text, twice[:3]))}. X[~X.index.duplicated()] keeps the "
+        "first row of each, and reset_index(drop=True) keeps all rows, without dates"
+    )
 
 
 def check_direction(index, counts):

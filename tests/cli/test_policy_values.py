@@ -79,7 +79,9 @@ def test_values_of_the_first_states(capsys, state):
         capsys, "--data", "log.csv", "--state", *state, *COLUMNS, *out_file
     )
     assert code == 0
-    assert f"log.csv: {len(LOG)} transitions, 60 episodes" in out
+    assert (
+        f"{len(LOG)} transitions, 60 episodes, state: {state[0]}; reward: gain" in out
+    )
     values, ends, mean = intervals()
     table = pd.read_csv("values.csv").sort_values("value")
     name = state[0]
@@ -190,7 +192,7 @@ PLACE = ["--state", "place"]
         (
             LOG.assign(place=[f"p{k}" for k in LOG.index]),
             [*PLACE, *COLUMNS],
-            "found only different values in column 'place'",
+            "different values of 220 in column 'place'",
         ),
         (
             LOG.assign(gain="much"),
