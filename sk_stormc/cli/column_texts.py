@@ -77,6 +77,8 @@ def vectors_of(column):
         if not all(re.fullmatch(_VECTOR, cell) for cell in known[:SAMPLE]):
             return None
         known = [re.sub(r"[\[\](),;]", " ", cell).split() for cell in known]
+        if len(known[0]) == 1:  # (5) is -5
+            return None
     elif not all(isinstance(cell, (list, tuple, np.ndarray)) for cell in known):
         return None
     if len({len(cell) for cell in known}) > 1 or not len(next(iter(known))):

@@ -4,10 +4,13 @@ Points with many columns are embedded in the plane by t-SNE, so that neighbours 
 close. A column "label", or the one that --label names, determines the colours.
 """
 
+import shutil
 import sys
+import tempfile
 import time
 from contextlib import redirect_stdout
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from sklearn.preprocessing import StandardScaler
@@ -149,9 +152,11 @@ def _write_cells(positions, args):
 
     cells = read_h5ad(args.data)
     cells.obsm["X_tsne"], cells.uns["written by"] = positions, SIGNATURE
-    with atomically(args.out) as file:
-        file.close()  # anndata opens it by its name
-        cells.write_h5ad(file.name)
+    with tempfile.TemporaryDirectory() as folder:
+        whole = Path(folder) / "cells.h5ad"
+        cells.write_h5ad(whole)
+        with atomically(args.out) as file, open(whole, "rb") as source:
+            shutil.copyfileobj(source, file)
 
 
 def _write(positions, data, placed, new, path):

@@ -148,7 +148,7 @@ def _converted(path, frame, reading, decimal, texts):
             found = numbers_of_texts(column, decimal, usual)
         except ValueError as error:
             raise ValueError(f"{path}: found {error}, in column {name!r}") from error
-        if found is None or are_dates(column):
+        if found is None:
             continue
         columns[name], percent = found
         reading.percents += [name] * percent
