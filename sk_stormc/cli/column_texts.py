@@ -17,7 +17,7 @@ NESTED = "lists or records"  # the reason to leave a column out
 
 def is_text(column):
     """Whether all known cells of a column are texts, of which there is one at least."""
-    if column.dtype.kind in "iufbcmM" or hasattr(column.dtype, "categories"):
+    if column.dtype.kind in "iufbcmM" or str(column.dtype) == "category":
         return False
     known = column.dropna()
     return bool(len(known)) and all(isinstance(cell, str) for cell in known)

@@ -37,6 +37,7 @@ from sk_stormc.embedding.tables import TableScaler
 from sk_stormc.utils.atomic import atomically
 
 HOVER = 20  # most columns of the data that an interactive page has
+MOST_ISLANDS = 8  # of which a line is printed
 LONG = 5000  # points from which a map takes seconds, and lines show its progress
 
 
@@ -123,7 +124,22 @@ def report(args):
         f"\ndivergence {embedding.kl_divergence_:.4g}, perplexity "
         f"{embedding.perplexity_:g}, {seconds:.1f} seconds"
     )
+    _print_islands(embedding.embedding_, data)
     print(f"Map written to {', '.join(map(str, written))}")
+
+
+def _print_islands(positions, data):
+    """Print what the rows of each island of the map have in common."""
+    from sk_stormc.plotting import EmbeddingDisplay
+
+    rows = EmbeddingDisplay(positions).islands(data.X)
+    if isinstance(data.X, np.ndarray):
+        for row in rows:
+            row["column"] = data.names[int(row["column"].removeprefix("column ")) - 1]
+    for k in sorted({row["island"] for row in rows})[:MOST_ISLANDS]:
+        own = [row for row in rows if row["island"] == k]
+        texts = [f"{r['column']} {r['here']} (others {r['elsewhere']})" for r in own]
+        print(f"island {k}, {own[0]['points']} points: {', '.join(texts)}")
 
 
 def _note_left_out(data, left_out):

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_array
 
 from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.frames import as_text, columns_of, direction_of, index_of, is_table
-from sk_stormc.utils.validation import check_choice, naming, short
+from sk_stormc.utils.validation import check_choice, check_numeric, naming, short
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["returns_from_prices"]
@@ -121,6 +121,7 @@ def returns_from_prices(prices: Any, missing: str = "raise") -> Any:
 def _values_of(prices):
     """The prices as floats in two dimensions."""
     one = np.ndim(prices) == 1
+    check_numeric("prices", prices)
     values = np.asarray(prices)[:, None] if one else prices
     with naming("prices"):
         return check_array(

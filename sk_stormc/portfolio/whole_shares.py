@@ -10,7 +10,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from sk_stormc.portfolio.labels import aligned
 from sk_stormc.utils.frames import is_series
-from sk_stormc.utils.validation import check_number
+from sk_stormc.utils.validation import as_numbers, check_number
 
 __all__ = ["WholeShares", "whole_shares"]
 
@@ -146,7 +146,7 @@ def _labels(values):
 def _vector(name, values):
     """Finite numbers in one dimension."""
     values = list(values.values()) if isinstance(values, Mapping) else values
-    values = np.asarray(values, dtype=float)
+    values = as_numbers(name, values)
     if values.ndim != 1 or not values.size or not np.isfinite(values).all():
         raise ValueError(
             f"{name} must be finite numbers in one dimension, got shape {values.shape}"
