@@ -97,7 +97,7 @@ def add_points_argument(parser, about, required=False):
     add_option(parser, "--label", "A,B,...", label, names)
     matrix = "the matrix of an .h5ad file (default: X_pca if it is there, else X)"
     add_option(parser, "--obsm", "KEY", matrix)
-    add_option(parser, "--layer", "KEY", "a layer of an .h5ad file")
+    add_option(parser, "--layer", "KEY", "a layer of an .h5ad file, or X")
     kept = "keep columns of identifiers: whole numbers or texts, all different"
     add_flag(parser, "--keep", kept)
 

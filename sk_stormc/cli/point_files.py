@@ -226,7 +226,7 @@ def read_cells(path, options):
         raise ValueError(
             f"{path}: --obsm must be one of {short(list(data.obsm))}, got {key!r}"
         )
-    elif options.layer:
+    elif options.layer not in (None, "X"):
         if options.layer not in data.layers:
             raise ValueError(
                 f"{path}: --layer must be one of {short(list(data.layers))}, got "

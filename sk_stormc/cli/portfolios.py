@@ -109,7 +109,7 @@ def add_arguments(parser):
     )
     refits = "periods from one fit of --walk-forward to the next"
     add("--refit-every", "N", refits, positive_integer, 21)
-    periods = "of --walk-forward: 252 for days, 12 for months"
+    periods = "of what is printed for a year: 252 for days, 12 for months"
     add("--periods-per-year", "N", periods, positive_number, 252)
     add(
         "--out",
@@ -226,11 +226,27 @@ def _print_weights(args, read, portfolio):
         f"\nper period: mean {earned.mean():.4g}, deviation {earned.std():.4g}, worst "
         f"{earned.min():.4g}"
     )
+    print(_of_a_year(args, read, portfolio.weights_, earned))
     gap = max(portfolio.dual_gap_, 0.0)
     objective = portfolio.loss_curve_[-1]
     print(f"objective {objective:.6g}, above its minimum by {gap:.1g} at most")
     if args.out is not None:
         print(f"Weights written to {args.out}")
+
+
+def _of_a_year(args, read, weights, earned):
+    """What weights that are restored in every period would have earned, as a line."""
+    n, mean, deviation = args.periods_per_year, earned.mean(), earned.std()
+    facts = [f"mean {n * mean:.2%}", f"deviation {np.sqrt(n) * deviation:.2%}"]
+    if deviation > 0:
+        facts.append(f"Sharpe {np.sqrt(n) * mean / deviation:.2f}")
+    if isinstance(read.values, np.ndarray) and (earned > -1).all():
+        wealth = np.cumprod(np.concatenate([[1.0], 1 + earned]))
+        drawdown = (1 - wealth / np.maximum.accumulate(wealth)).max()
+        grown = weights * (1 + read.values) / (1 + earned)[:, None]
+        turnover = n * np.abs(grown - weights).sum(axis=1).mean() / 2
+        facts += [f"drawdown {drawdown:.2%}", f"turnover {turnover:.2%}"]
+    return f"a year of {n:g} periods, in sample: {', '.join(facts)}"
 
 
 def _walk(args, read, portfolio):

@@ -12,6 +12,7 @@ import pytest
 from sk_stormc import CompositionalPortfolio, SNEEmbedding, whole_shares
 from sk_stormc.__main__ import main
 from sk_stormc.datasets import returns_from_prices
+from sk_stormc.plotting import EmbeddingDisplay
 
 RNG = np.random.default_rng(5)
 DAYS = pd.bdate_range("2023-01-02", periods=200, name="Date")
@@ -371,6 +372,17 @@ def test_from_prices_to_orders():
     np.testing.assert_allclose(table["amount"], expected.shares * PRICES.iloc[-1])
     assert f"cash {expected.cash:.2f} of 10,000.00" in lines
     assert run("portfolio", *args, "--out", "orders.csv")[0] == 0  # its own file
+    earned = RETURNS.to_numpy() @ weights
+    wealth = np.cumprod([1, *(1 + earned)])
+    fall = 1 - (wealth / np.maximum.accumulate(wealth)).min()
+    grown = weights * (1 + RETURNS.to_numpy()) / (1 + earned)[:, None]
+    turnover = 126 * np.abs(grown - weights).sum(axis=1).mean()
+    assert (
+        f"a year of 252 periods, in sample: mean {252 * earned.mean():.2%}, deviation "
+        f"{earned.std() * 252**0.5:.2%}, Sharpe "
+        f"{earned.mean() / earned.std() * 252**0.5:.2f}, drawdown {fall:.2%}, "
+        f"turnover {turnover:.2%}"
+    ) in lines
 
 
 def test_the_weights_of_prices_are_those_of_their_returns():
@@ -445,6 +457,7 @@ def test_cells_are_mapped_by_their_components_and_get_positions():
     lines = "\n".join(check("map", "a.h5ad"))
     assert "matrix obsm 'X_pca'" in lines and "--layer log" in lines
     assert "matrix layer 'log'" in "\n".join(check("map", "a.h5ad", "--layer", "log"))
+    assert "matrix X" in "\n".join(check("map", "a.h5ad", "--layer", "X"))
     code, _, err = run("map", "--data", "a.h5ad", "--obsm", "X_umap", "--check")
     assert code == 2 and "--obsm must be one of ['X_pca'], got 'X_umap'" in err
     args = "--data", "a.h5ad", "--perplexity", 5, "--label", "cell_type,CD3,depth"
@@ -509,6 +522,32 @@ def test_a_log_in_any_order_with_times():
         run("values", "--data", name)[1][4:] for name in ("log.csv", "mixed.csv")
     )
     assert ordered == mixed and len(ordered) > 3
+
+
+def test_islands_say_what_their_rows_have_in_common():
+    """Two groups that one column and one category tell apart."""
+    points = pd.DataFrame(RNG.normal(size=(120, 3)), columns=list("pqr")).assign(
+        size=np.repeat([0.0, 50.0], 60), kind=np.repeat(["u", "v"], 60)
+    )
+    points.drop(columns="kind").to_csv("a.csv", index=False)
+    code, lines, err = run(
+        "map", "--data", "a.csv", "--perplexity", 9, "--out", "m.csv"
+    )
+    assert code == 0, err
+    own = [line for line in lines if line.startswith("island")]
+    assert len(own) == 2 and all("60 points: size" in line for line in own)
+    assert {re.search(r"size (\S+) \(others (\S+)\)", line).groups() for line in own} == {
+        ("0", "50"), ("50", "0")
+    }  # fmt: skip
+    positions = pd.read_csv("m.csv").to_numpy()
+    rows = EmbeddingDisplay(positions).islands(points)
+    assert {row["column"] for row in rows[:2]} == {"size", "kind"}
+    kind = next(row for row in rows if row["column"] == "kind")
+    assert kind["here"] in ("100% u", "100% v") and kind["elsewhere"] == "0%"
+    with pytest.raises(ValueError, match="a row for each of 120 points"):
+        EmbeddingDisplay(positions).islands(points[1:])
+    with pytest.raises(ValueError, match="two components"):
+        EmbeddingDisplay(points[["p", "q", "r"]]).islands(points)
 
 
 # --- odd tables by the thousand
