@@ -1,7 +1,7 @@
 """Run a benchmark: measure, store the JSON and render the tables of the documentation.
 
     OMP_NUM_THREADS=1 python -m benchmarks [NAME] [--quick | --render] [--parts A,B]
-    [--data DIR] [--results DIR]
+    [--seeds N] [--data DIR] [--results DIR]
 
 Without a name, the benchmarks are listed. A benchmark that takes hours has parts: each
 is stored when it ends, and those that are not run again stay as they were stored.
@@ -22,8 +22,8 @@ BENCHMARKS = (
     "iteration_cost", "maps",
     "large_maps", "map_cases",
     "map_limits", "map_updates", "mixed_tables", "bellman", "streams", "rows", "values",
-    "value_cases", "desk",
-    "desk_cases", "integer", "integer_cases", "paper",
+    "value_cases", "policies", "desk",
+    "desk_cases", "integer", "integer_cases", "pairs", "paper",
 )  # fmt: skip
 
 
@@ -71,6 +71,12 @@ def parse(argv):
         help="only these parts",
     )
     parser.add_argument(
+        "--seeds",
+        type=int,
+        metavar="N",
+        help="how many random cases, of a benchmark that has them",
+    )
+    parser.add_argument(
         "--data",
         type=Path,
         default=DATA,
@@ -89,6 +95,10 @@ def parse(argv):
                 f"--parts must be among {', '.join(known) or 'none here'}, got "
                 f"{', '.join(wrong)}"
             )
+    if args.seeds is not None and not (
+        args.name and hasattr(module_of(args.name), "CASES_DRAWN")
+    ):
+        parser.error(f"--seeds does not go with {args.name or 'no name'}")
     return args
 
 
@@ -147,10 +157,11 @@ def measure(args, module, folder):
     """Run a benchmark, or its parts one by one, and store what it measured."""
     # pictures belong beside the pages, or to results that are stored elsewhere
     images = None if args.quick else args.results or _tables.ROOT / "docs" / "images"
+    seeds = {} if args.seeds is None else {"seeds": args.seeds}
     for part in args.parts or getattr(module, "PARTS", [None]):
         began = time.perf_counter()
         measured = (
-            module.run_part(part, args.quick, images)
+            module.run_part(part, args.quick, images, **seeds)
             if part
             else module.run(args.quick, args.data)
         )

@@ -186,7 +186,7 @@ def varied(kind, R, params, rng):
             and "benchmark" not in params
             and "linear_constraints" not in params
         ):
-            start = feasible_set_of(CompositionalPortfolio(**params), d, None).project(
+            start = feasible_set_of(CompositionalPortfolio(**params), range(d)).project(
                 np.full(d, 1 / d)
             )
             params["min_return"] = float(mean @ start)
@@ -208,7 +208,7 @@ def limits(further, params, R, rng):
     """Linear constraints, a limit on trades and a benchmark, put around a portfolio
     that they leave."""
     n, d = R.shape
-    held = feasible_set_of(CompositionalPortfolio(**params), d, None).project(
+    held = feasible_set_of(CompositionalPortfolio(**params), range(d)).project(
         rng.dirichlet(np.ones(d))
     )
     found = {}
@@ -346,7 +346,7 @@ def judge(params, R, weights):
         params["risk_measure"],
     )
     penalty, ratio = (
-        feasible_set_of(estimator, R.shape[1], None),
+        feasible_set_of(estimator, range(R.shape[1])),
         params.get("objective") == "ratio",
     )
     fixed = "budget" in params or params.get("constraint") == "long_only"

@@ -1,12 +1,12 @@
 """Stochastic compositional optimisation with scikit-learn's interface."""
 
-from sk_stormc.compare import compare_solvers
-from sk_stormc.embedding.estimator import SNEEmbedding
-from sk_stormc.portfolio.backtest.walk_forward import walk_forward
-from sk_stormc.portfolio.backtest.walk_results import (
+from sk_stormc.backtest.walk_forward import walk_forward
+from sk_stormc.backtest.walk_results import (
     WalkForwardComparison,
     WalkForwardResult,
 )
+from sk_stormc.compare import PolicyComparison, compare_policies, compare_solvers
+from sk_stormc.embedding.estimator import SNEEmbedding
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
 from sk_stormc.portfolio.metrics import make_sharpe_scorer, sharpe_ratio
 from sk_stormc.portfolio.whole_shares import WholeShares, whole_shares
@@ -45,12 +45,14 @@ __all__ = [
     "CorrectedSample",
     "SARAHCompositional",
     "SNEEmbedding",
+    "PolicyComparison",
     "PolicyValue",
     "STORMCompositional",
     "SketchySTORM",
     "WalkForwardComparison",
     "WalkForwardResult",
     "WholeShares",
+    "compare_policies",
     "compare_solvers",
     "estimated_ratios",
     "make_sharpe_scorer",

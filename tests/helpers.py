@@ -1,6 +1,8 @@
 """Functions and classes that several test files use."""
 
 import math
+import random
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -166,3 +168,71 @@ class Callback:
 
     def on_fit_task_begin(self, estimator, context):
         pass
+
+
+def covering_array(factors, forbidden=(), seed=SEED, trials=10):
+    """Cases in which every allowed pair of values of two factors occurs at least once.
+
+    ``factors`` maps names to lists of values, and ``forbidden`` has dicts of values
+    that do not go together. A case is a dict with one value of each factor. Each case
+    begins with a missing pair, and takes the values that add most of the others.
+
+    >>> covering_array({"a": [0, 1], "b": [0, 1]}, [{"a": 1, "b": 1}], seed=0)
+    [{'a': 0, 'b': 0}, {'a': 0, 'b': 1}, {'a': 1, 'b': 0}]
+    """
+    rng = random.Random(seed)
+    missing = dict.fromkeys(allowed_pairs(factors, forbidden))
+    cases = []
+    while missing:
+        first, found = next(iter(missing)), []
+        for _ in range(trials):
+            case, others = (
+                dict(first),
+                [name for name in factors if name not in dict(first)],
+            )
+            rng.shuffle(others)
+            for name in others:
+                best = -1
+                for value in rng.sample(factors[name], len(factors[name])):
+                    if not allowed(case | {name: value}, forbidden):
+                        continue
+                    gain = sum(
+                        tuple(sorted(((name, value), old))) in missing
+                        for old in case.items()
+                    )
+                    if gain > best:
+                        best, chosen = gain, value
+                if best < 0:
+                    break
+                case[name] = chosen
+            else:
+                found.append(case)
+        if not found:
+            raise ValueError(f"no case has {dict(first)} and nothing forbidden")
+        case = max(
+            found, key=lambda one: sum(pair in missing for pair in pairs_of(one))
+        )
+        for pair in pairs_of(case):
+            missing.pop(pair, None)
+        cases.append({name: case[name] for name in factors})
+    return cases
+
+
+def allowed(case, forbidden):
+    """Whether a case, or part of one, has no values that do not go together."""
+    return not any(rule.items() <= case.items() for rule in forbidden)
+
+
+def pairs_of(case):
+    """The pairs of values of a case."""
+    return combinations(sorted(case.items()), 2)
+
+
+def allowed_pairs(factors, forbidden=()):
+    """The pairs of values of two factors that go together."""
+    return [
+        ((a, u), (b, v))
+        for a, b in combinations(sorted(factors), 2)
+        for u, v in product(factors[a], factors[b])
+        if allowed({a: u, b: v}, forbidden)
+    ]

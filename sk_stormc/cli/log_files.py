@@ -9,15 +9,7 @@ from sk_stormc.cli.data_files import FRAMES, SEPARATORS, Reading, existing
 from sk_stormc.cli.table_files import check_column, numbers, read_table
 from sk_stormc.utils.validation import short
 
-COLUMNS = (
-    "reward",
-    "episode",
-    "terminal",
-    "time",
-    "action",
-    "target",
-    "behaviour",
-)
+COLUMNS = ("reward", "episode", "terminal", "time", "action", "behaviour")
 # usual names of columns, in lower case, the best first
 USUAL = {
     "reward": ("reward", "rewards", "r"),
@@ -41,7 +33,7 @@ class Log(NamedTuple):
     episode: np.ndarray
     terminal: np.ndarray | None
     action: np.ndarray | None
-    target: np.ndarray | None
+    target: dict  # the probabilities of each target policy
     behaviour: np.ndarray | None
     reading: Reading
     time: np.ndarray | None = None
@@ -54,19 +46,26 @@ def read_log(args):
     _refuse_monitor(path)
     frame, reading = read_table(path, args)
     columns = {name: getattr(args, name) for name in COLUMNS}
-    guessed = _guess(frame, args, columns)
-    state, columns, following = guessed
-    if columns["target"] and not (columns["behaviour"] or columns["action"]):
+    state, columns, following = _guess(frame, args, columns)
+    if args.target and not (columns["behaviour"] or columns["action"]):
         raise ValueError(
             "--target needs --behaviour, the probabilities of the policy that acted, "
             "or --action, from which they are estimated; got neither"
         )
-    for name, found in {"state": state, **columns}.items():
-        if not found and name in ("state", "reward", "episode"):
+    for name, found in (("state", state), ("reward", columns["reward"])):
+        if not found:
             raise ValueError(
                 f"{path}: --{name} must name a column of --data, got none, expected "
                 f"some of {short(list(frame.columns))}"
             )
+    if columns["episode"] is None and (args.time or columns["terminal"] is None):
+        raise ValueError(
+            f"{path}: --episode must name a column of --data, got none, expected one "
+            f"of {short(list(frame.columns))}. Without it --terminal divides rows that "
+            "are in order"
+        )
+    for name in args.target:
+        check_column(path, frame, name, "--target")
     for option, found in columns.items():
         if found is not None:
             check_column(path, frame, found, f"--{option}")
@@ -82,24 +81,48 @@ def read_log(args):
         features, next_features = np.split(stacked, 2)
     else:
         features = _features(path, both, args.categories)
-    _describe(reading, frame, state, columns, following)
-    needed = columns["target"] is not None
+    found = {
+        name: _column(path, frame, columns[name], name)
+        for name in ("reward", "terminal", "behaviour")
+    }
+    if columns["episode"] is None:  # an episode begins after each end
+        columns["time"] = None
+        episode = np.append(0, np.cumsum(found["terminal"])[:-1]).astype(int)
+    else:
+        episode = frame[columns["episode"]].to_numpy()
+    columns["action"] = columns["action"] if args.target else None
+    _describe(reading, frame, state, columns, following, args.target, episode)
+    action = columns["action"]
     return Log(
         names=state,
         states=both.to_numpy(object),
         features=features,
-        episode=frame[columns["episode"]].to_numpy(),
-        action=frame[columns["action"]].to_numpy()
-        if needed and columns["action"]
-        else None,
-        time=None if columns["time"] is None else frame[columns["time"]].to_numpy(),
+        episode=episode,
+        time=_time(path, frame, columns["time"]),
+        action=None if action is None else frame[action].to_numpy(),
+        target={name: _column(path, frame, name, "target") for name in args.target},
         next_features=next_features,
         reading=reading,
-        **{
-            name: _column(path, frame, columns[name], name)
-            for name in ("reward", "terminal", "target", "behaviour")
-        },
+        **found,
     )
+
+
+def _time(path, frame, name):
+    """A column of whole numbers, or of dates, which may be texts."""
+    if name is None:
+        return None
+    times = frame[name]
+    if times.dtype.kind in "iufM":
+        return times.to_numpy()
+    from pandas import to_datetime
+
+    try:
+        return to_datetime(times).to_numpy("M8[us]")
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path}: --time must name a column of whole numbers or dates, found "
+            f"{str(times.iloc[0])!r} in row 1 of column {name!r}"
+        ) from error
 
 
 def _guess(frame, args, columns):
@@ -131,16 +154,18 @@ def _guess(frame, args, columns):
     return expanded, columns, after if complete else []
 
 
-def _describe(reading, frame, state, columns, following):
+def _describe(reading, frame, state, columns, following, target, episode):
     """Say which column was taken for what."""
-    episodes = frame[columns["episode"]].nunique()
+    episodes = len(set(episode))
     reading.what = f"{len(frame)} transitions, {episodes} episodes, state"
     reading.used = {"state": state}
     if following:
         reading.used["next state"] = following
     for use, name in columns.items():
-        if name is not None and (use != "action" or columns["target"] is not None):
+        if name is not None:
             reading.used[use] = [name]
+    if target:
+        reading.used["target"] = list(target)
     taken = {name for names in reading.used.values() for name in names}
     unused = [name for name in frame.columns if name not in taken]
     reading.leave_out(unused, "named by no option")

@@ -1,9 +1,9 @@
 """Values of the states in which the episodes of your own log start.
 
 The log has a row for each transition: the state, the reward, and the episode. Values
-are linear in the columns of the state, and texts are categories. The value of another
-policy is estimated from its probabilities of the logged actions (--target). Without
---data the log is that of a simulated walk.
+are linear in the columns of the state, and texts are categories. Other policies are
+compared by their probabilities of the logged actions (--target). Without --data the log
+is that of a simulated walk.
 """
 
 from functools import partial
@@ -21,21 +21,21 @@ from sk_stormc.cli.arguments import (
 )
 from sk_stormc.cli.data_files import Reading
 from sk_stormc.cli.log_files import Log, read_log
+from sk_stormc.compare.policies import compare_policies
 from sk_stormc.compare.tables import as_text
-from sk_stormc.values.behaviour import estimated_ratios
 from sk_stormc.values.estimator import BellmanValueEstimator
-from sk_stormc.values.off_policy import METHODS, off_policy_value
 
 SHOWN = 20  # most first states that are printed
+METHODS = ("is", "wis", "pdis", "wpdis")  # those that need no model
 
 
 def add_arguments(parser):
     """Add the command's options."""
     add = partial(add_option, parser)
     kinds = ".csv, .tsv, .txt (also .gz), .parquet, .feather, .xlsx"
+    usual = "(default: those named "
     add("--data", "FILE", f"a log, a row for each transition: {kinds}")
-    state = "the columns of the state (default: state*, obs*)"
-    add("--state", "A,B,...", state, names)
+    add("--state", "A,B,...", f"the columns of the state {usual}state*, obs*)", names)
     add(
         "--categories",
         "A,B,...",
@@ -44,21 +44,27 @@ def add_arguments(parser):
         names,
         (),
     )
-    add("--reward", "COLUMN", "the rewards (default: reward)")
+    add("--reward", "COLUMN", f"the rewards {usual}reward)")
     add(
         "--episode",
         "COLUMN",
-        "a label of each row's episode, whose rows are in order (default: episode)",
+        "a label of each row's episode; without it, rows are in order and --terminal "
+        "divides them",
+    )
+    add(
+        "--time",
+        "COLUMN",
+        "whole numbers or dates that order the rows of an episode; without it they are "
+        "in order",
     )
     add(
         "--terminal",
         "COLUMN",
         "whether the episode ends with the transition, 0 or 1; not where it was cut "
-        "off (default: terminated, terminal or done)",
+        "off",
     )
-    add("--time", "COLUMN", "the number of the step, if rows are in no order")
     probability = "the probability of the logged action under"
-    add("--target", "COLUMN", f"{probability} another policy")
+    add("--target", "A,B,...", f"{probability} other policies", names, ())
     add("--behaviour", "COLUMN", f"{probability} the policy that acted")
     add(
         "--action",
@@ -73,7 +79,7 @@ def add_arguments(parser):
         "importance sampling for --target, weighted (w) or not, of episodes or per "
         "decision (pd)",
         default="wpdis",
-        choices=[method for method in METHODS if "dr" not in method],
+        choices=METHODS,
     )
     add_reading_arguments(parser)
     files = "a .csv file for the values of all first states"
@@ -92,11 +98,13 @@ def report(args):
         log.features,
         log.reward,
         next_X=log.next_features,
-        time=None if log.next_features is not None else log.time,
         episode=log.episode,
         terminal=log.terminal,
+        time=None if log.next_features is not None else log.time,
     )
-    first = _first_rows(log)
+    order = slice(None) if log.time is None else np.argsort(log.time, kind="stable")
+    rows = np.arange(len(log.reward))[order]
+    first = np.sort(rows[np.unique(log.episode[order], return_index=True)[1]])
     X0 = log.features[first]
     values = model.predict(X0)
     low, high = model.value_interval(X0, args.confidence, mean=True)
@@ -122,50 +130,50 @@ def report(args):
         print("\n" + as_text(header, cells, left=0))
     else:
         print(f"{len(rows)} different first states, which --out saves")
-    if log.target is not None:
-        print(f"\n{_policy_line(args, log)}")
+    if log.target:
+        print(f"\n{_policies(args, log)}")
     if args.out is not None:
         print(f"Values written to {args.out}")
 
 
-def _first_rows(log):
-    """The rows in which the episodes start."""
-    rows = np.arange(len(log.reward))
-    if log.time is not None:
-        rows = np.argsort(log.time, kind="stable")
-    return np.sort(rows[np.unique(log.episode[rows], return_index=True)[1]])
-
-
-def _policy_line(args, log):
-    """The value of the other policy, and its difference from the value of the one that
-    acted."""
-    estimated = ""
-    if log.behaviour is not None:
-        ratio = log.target / log.behaviour
-    else:
+def _policies(args, log):
+    """The table of the policies: with one target, by all methods."""
+    columns = {
+        "features": log.features,
+        "reward": log.reward,
+        "action": np.zeros(len(log.reward)) if log.action is None else log.action,
+        "behaviour": log.behaviour,
+        "episode": log.episode,
+        "time": log.time,
+        "terminal": log.terminal,
+    }
+    roles = {name: name for name in ("episode", "time", "terminal")}
+    classifier, estimated = None, ""
+    if log.behaviour is None:
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
         classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-        ratio = estimated_ratios(
-            log.features, log.action, log.target, classifier, episode=log.episode
-        )
-        estimated = " (ratios estimated from actions)"
-    other, own = (
-        off_policy_value(
-            log.reward, ratios, log.episode, gamma=args.gamma, method=args.method
-        )
-        for ratios in (ratio, np.ones(len(ratio)))
-    )
-    low, high = other.interval(args.confidence)
-    least, most = (other - own).interval(args.confidence)
-    return (
-        f"value of the target policy: {other.value:.4g}, {low:.4g} to {high:.4g}, from "
-        f"{other.effective_size:.1f} episodes in effect{estimated}\n"
-        f"minus that of the policy that acted: {other.value - own.value:.4g}, "
-        f"{least:.4g} to {most:.4g}"
-    )
+        estimated = "\nProbabilities of the policy that acted are estimated."
+    roles = {
+        role: name
+        for role, name in (roles | {"probability": "behaviour"}).items()
+        if columns[name] is not None
+    }
+    others = METHODS if len(log.target) == 1 else ()
+    found, rows = None, []
+    for method in (args.method, *(name for name in others if name != args.method)):
+        comparison = compare_policies(
+            columns | {f"target {name}": part for name, part in log.target.items()},
+            {name: f"target {name}" for name in log.target},
+            state="features", classifier=classifier, gamma=args.gamma, method=method,
+            confidence=args.confidence, **roles,
+        )  # fmt: skip
+        header, cells = comparison.cells()
+        rows += cells[found is not None :]
+        found = found or comparison
+    return f"{as_text(header, rows, left=1)}\n\n{found.notes()}{estimated}"
 
 
 def _simulated_walk(n_episodes=300, n_places=5):
@@ -193,9 +201,10 @@ def _simulated_walk(n_episodes=300, n_places=5):
         features=np.eye(n_places)[place],
         reward=reward.astype(float),
         episode=episode,
+        time=None,
         terminal=terminal,
         action=right.astype(int),
-        target=np.where(right, 0.6, 0.4),
+        target={"more to the right": np.where(right, 0.6, 0.4)},
         behaviour=np.full(len(place), 0.5),
         reading=reading,
     )

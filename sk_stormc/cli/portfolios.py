@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 
+from sk_stormc.backtest.walk_forward import walk_forward
 from sk_stormc.cli.arguments import (
     PICTURES,
     add_check_argument,
@@ -32,7 +33,6 @@ from sk_stormc.cli.return_files import (
     read_returns,
 )
 from sk_stormc.compare.tables import as_text, finite
-from sk_stormc.portfolio.backtest.walk_forward import walk_forward
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
 from sk_stormc.portfolio.linear_constraints import linear_of
 from sk_stormc.portfolio.risk import MEASURES
@@ -163,7 +163,7 @@ def report(args):
         max_risk=args.max_risk,
         constraint=tuple(args.bounds),
         budget=1.0,
-        linear_constraints=linear_of(args.limit, None, read.names, len(read.names)),
+        linear_constraints=linear_of(args.limit, None, read.names),
         max_assets=args.max_assets,
         min_held=args.min_held,
         expected_returns=_forecasts(args, read),

@@ -1,12 +1,18 @@
-"""Comparison of the times and oracle calls of solvers, on a problem or within an
-estimator, for several seeds.
+"""Comparisons that print as tables and can be plotted: of solvers, and of policies.
 
-All runs are measured in the same way, so that methods are compared by the same clock
-and the same counts. The result contains all runs. It can be printed as a table, or
-plotted.
+Solvers are compared by times and oracle calls, on a problem or within an estimator, for
+several seeds. All runs are measured in the same way, by the same clock and the same
+counts. Policies are compared by their values, estimated from the same episodes.
 """
 
 from sk_stormc.compare.comparison import ComparedRun, SolverComparison
+from sk_stormc.compare.policies import PolicyComparison, compare_policies
 from sk_stormc.compare.solvers import compare_solvers
 
-__all__ = ["ComparedRun", "SolverComparison", "compare_solvers"]
+__all__ = [
+    "ComparedRun",
+    "PolicyComparison",
+    "SolverComparison",
+    "compare_policies",
+    "compare_solvers",
+]

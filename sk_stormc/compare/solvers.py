@@ -180,6 +180,7 @@ def _check_gaps(gaps):
 
 def _seeds(n_seeds, random_state):
     """The seeds of the runs: drawn, or those that are given."""
+    n_seeds = n_seeds.tolist() if isinstance(n_seeds, np.ndarray) else n_seeds
     if not isinstance(n_seeds, (list, tuple, range)):
         check_int("n_seeds", n_seeds, low=1)
         rng = seeded(random_state)

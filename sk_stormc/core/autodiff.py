@@ -37,6 +37,7 @@ from sk_stormc.utils.validation import (
 
 __all__ = ["DifferentiableComposition"]
 
+POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 TRACKED = 2**14  # maximum number of entries of a Jacobian that is an array with "auto"
 
 
@@ -62,8 +63,9 @@ class DifferentiableComposition(CompositionalProblem):
         of them.
     outer : callable
         ``outer(x, u, row)``: f for one row of outer_data, a number. u has the structure
-        of the value of ``inner``. Without data, a function may leave out its last
-        argument, as ``outer(x, u)``. It is None otherwise.
+        of the value of ``inner``. Without data, the calls are ``inner(x)`` and
+        ``outer(x, u)`` if further parameters have defaults, which are kept, and
+        otherwise ``inner(x, None)`` and ``outer(x, u, None)``.
     inner_data, outer_data : array-like, dask collection or pytree, default=None
         Arrays with the same length of the first axis, which is the number of
         components. A `jax.Array` stays on its devices, and may be sharded over several
@@ -477,8 +479,9 @@ class DifferentiableComposition(CompositionalProblem):
         """The checked value of the user's function for one row."""
         function, name = self._functions[side], self._names[side]
         row = self._rows[side].tree(leaves)
-        if row is not None or _takes(function, len(arguments) + 1):
+        if row is not None or _requires_more(function, len(arguments)):
             arguments["row"] = row
+        _check_takes(name, function, arguments)
         with tracing(name, **arguments):
             value = function(*arguments.values())
         check_returned(name, value, single=side == "outer")
@@ -495,6 +498,7 @@ class DifferentiableComposition(CompositionalProblem):
             )
         for side in sides:
             weights = check_weights(sample_weight, self._rows[side].n, "in row")
+            self._rows[side].add_labels([("sample_weight", sample_weight)])
             self._weights[side] = with_sum_one(weights).astype(self._x0.dtype)
 
     def _check_functions(self):
@@ -538,13 +542,28 @@ class DifferentiableComposition(CompositionalProblem):
             )
 
 
-def _takes(function, number):
-    """Whether a function can be called with a number of arguments. Unknown signatures
-    can."""
+def _requires_more(function, number):
+    """Whether a function has more parameters without defaults than a number. Functions
+    of unknown signatures have."""
     try:
-        inspect.signature(function).bind(*range(number))
-    except TypeError:
-        return False
+        parameters = inspect.signature(function).parameters.values()
     except ValueError:
-        pass
-    return True
+        return True
+    positional = inspect.Parameter.POSITIONAL_ONLY, POSITIONAL
+    required = [p for p in parameters if p.kind in positional and p.default is p.empty]
+    return len(required) > number
+
+
+def _check_takes(name, function, arguments):
+    """Raise a ValueError unless a function can be called with some arguments."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        raise ValueError(
+            f"{name} must be callable as {name}({', '.join(arguments)}), got a "
+            f"function of {signature}: {error}"
+        ) from None

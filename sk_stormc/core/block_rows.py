@@ -8,7 +8,6 @@ import numpy as np
 from sk_stormc.core.pytrees import precision
 from sk_stormc.core.row_functions import RowFunctions, compiled
 from sk_stormc.utils.blocks import added, as_array, blocks_of, is_dask
-from sk_stormc.utils.frames import is_table
 from sk_stormc.utils.mapped_rows import MappedRows
 from sk_stormc.utils.validation import check_all_finite
 
@@ -27,20 +26,23 @@ RANGE_OF_INT32 = np.iinfo(np.int32)
 
 class RowsInBlocks:
     """The blocks of some leaves and of their weights, with the names of the leaves, and
-    the shape and type of a row of each.
+    the shape and type of a row of each. ``labels`` are those of rows in memory.
 
     Numbers of dask collections are checked in every pass, and others were checked
     before.
     """
 
-    def __init__(self, names, leaves, weights=None):
+    def __init__(self, names, leaves, weights=None, labels=None):
         self.names, self.kinds = names, list(map(kind_of_row, leaves))
         self.lazy = any(map(is_dask, leaves))
         # those of dask, which divide the others, are the first ones of a block
         self.order = sorted(range(len(leaves)), key=lambda k: not is_dask(leaves[k]))
         self._tables = [MappedRows.of(leaves[k]) for k in self.order]
         self.weighted = weights is not None
-        self._blocks = blocks_of(*self._tables, weights)
+        ordered = [*(names[k] for k in self.order), "sample_weight"]
+        self._blocks = blocks_of(
+            *self._tables, weights, names=ordered, labels=labels or {}
+        )
         self.n_rows = self._blocks.n_rows
 
     def sum(self, function):
@@ -157,7 +159,7 @@ def check_int32(name, low, high):
 
 
 def lazy_leaf(name, leaf):
-    """A dask collection of numbers, with all entries of a row in one chunk."""
+    """A dask collection of numbers."""
     shape, dtype = kind_of_row(leaf)
     if dtype.kind not in "fiub":
         raise ValueError(f"{name} must be numbers, got a dask collection of {dtype}")
@@ -166,8 +168,6 @@ def lazy_leaf(name, leaf):
             f"{name} must have an axis of rows, and other axes of known lengths, got "
             f"shape {leaf.shape}"
         )
-    if leaf.ndim > 1 and not is_table(leaf):
-        leaf = leaf.rechunk(dict.fromkeys(range(1, leaf.ndim), -1))
     return leaf
 
 

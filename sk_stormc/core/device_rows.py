@@ -10,8 +10,17 @@ from sk_stormc.core.block_rows import (
     kind_of_row,
     lazy_leaf,
 )
-from sk_stormc.core.pytrees import fill, flatten, import_jax, precision
+from sk_stormc.core.pytrees import (
+    fill,
+    flatten,
+    import_jax,
+    is_floating,
+    is_real,
+    precision,
+    with_numpy_floats,
+)
 from sk_stormc.utils.blocks import is_dask
+from sk_stormc.utils.frames import check_same_labels, row_labels
 from sk_stormc.utils.mapped_rows import MappedRows
 from sk_stormc.utils.validation import (
     as_numbers,
@@ -38,11 +47,13 @@ class Rows:
         The shape of a row of each leaf, and its type.
     blocks : RowsInBlocks or None
         The rows if a leaf is a dask collection.
+    labels : dict
+        By the name of a leaf or of weights, the labels of its rows, or None.
     """
 
     def __init__(self, name, data, dtype, checked):
         self.n, self.leaves, self.kinds, self._template = 1, [], [], None
-        self.names, self.blocks = [], None
+        self.names, self.blocks, self.labels = [], None, {}
         if data is None:
             return
         leaves, self.names, self._template = flatten(name, data)
@@ -52,11 +63,12 @@ class Rows:
                 checked[id(leaf)] = _checked(part, leaf, dtype)
             self.leaves.append(checked[id(leaf)])
         self.kinds = list(map(kind_of_row, self.leaves))
+        self.add_labels(zip(names, leaves, strict=True))
         if lazy:
             with naming(name):
                 key = tuple(map(id, self.leaves))  # of both sides, if they are equal
                 if key not in checked:
-                    checked[key] = RowsInBlocks(names, self.leaves)
+                    checked[key] = RowsInBlocks(names, self.leaves, None, self.labels)
                 self.blocks = checked[key]
             self.n = self.blocks.n_rows
             return
@@ -71,10 +83,16 @@ class Rows:
         if not self.n:
             raise ValueError(f"{name} must have at least one row, got none")
 
+    def add_labels(self, tables):
+        """Keep the labels of tables, by their names. Raises a ValueError if those in
+        memory disagree."""
+        self.labels |= {name: row_labels(table) for name, table in tables}
+        check_same_labels(list(self.labels.items()))
+
     def without_leaves(self):
         """The structure of the rows, for workers."""
         rows = object.__new__(type(self))
-        vars(rows).update(vars(self), leaves=[], blocks=None)
+        vars(rows).update(vars(self), leaves=[], blocks=None, labels={})
         return rows
 
     def some(self, n, dtype):
@@ -89,7 +107,7 @@ class Rows:
         """These rows, and their weights, in blocks."""
         if self.blocks is not None and weights is None:
             return self.blocks
-        return RowsInBlocks(self.names, self.leaves, weights)
+        return RowsInBlocks(self.names, self.leaves, weights, self.labels)
 
     def one(self, dtype):
         """The shapes and types of the leaves of one row."""
@@ -107,11 +125,6 @@ class Rows:
         return vars(self) | {"leaves": leaves}
 
 
-def is_floating(dtype):
-    """Whether a type is of floats, also one that NumPy does not have."""
-    return bool(import_jax().numpy.issubdtype(dtype, np.floating))
-
-
 def _checked(name, leaf, dtype):
     """A leaf as an array. Arrays of NumPy and JAX are not copied."""
     jax, array = import_jax(), leaf
@@ -123,14 +136,16 @@ def _checked(name, leaf, dtype):
             f"{type(leaf).__name__}"
         )
     if not isinstance(leaf, jax.Array):
+        leaf = with_numpy_floats(leaf)
         check_numeric(name, leaf)
         with naming(name):
             array = np.asanyarray(leaf)  # keeps a memmap
         if array.dtype.kind not in "fiub":
             array = as_numbers(name, leaf)
-    elif not is_floating(array.dtype) and array.dtype.kind not in "iub":
+    elif not is_real(array.dtype):
         raise ValueError(
-            f"{name} must be real numbers, got a jax.Array of {array.dtype}"
+            f"{name} must be real numbers, got a jax.Array of {array.dtype} (of keys, "
+            "give jax.random.key_data)"
         )
     if not array.ndim:
         raise ValueError(f"{name} must have an axis of rows, got the number {array}")

@@ -13,8 +13,7 @@ from functools import partial
 import numpy as np
 
 from sk_stormc.core.block_rows import BlockSum, equal_parts
-from sk_stormc.core.device_rows import is_floating
-from sk_stormc.core.pytrees import import_jax, precision
+from sk_stormc.core.pytrees import import_jax, is_floating, precision
 from sk_stormc.core.row_functions import RowFunctions, sums_over_rows
 
 __all__ = ["NUMBERS_AT_ONCE", "SIDES", "Evaluations"]

@@ -17,8 +17,11 @@ __all__ = [
     "fill",
     "flatten",
     "import_jax",
+    "is_floating",
+    "is_real",
     "precision",
     "tracing",
+    "with_numpy_floats",
 ]
 
 
@@ -86,22 +89,39 @@ def check_returned(name, value, single=False):
     a ``single`` one."""
     jax = import_jax()
     leaves = jax.tree.leaves(value)
-    kinds = {
-        (leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)).dtype.kind
+    are_real = all(
+        is_real((leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)).dtype)
         for leaf in leaves
-    }
+    )
     size = sum(np.size(leaf) for leaf in leaves)
-    if not (size and kinds <= set("fiub")) or (single and size != 1):
+    if not (size and are_real) or (single and size != 1):
         expected = (
             "a number for each row"
             if single
             else "a number, an array or a pytree of them for each row"
         )
-        real = leaves and kinds <= set("fiub")
         raise ValueError(
             f"{name} must return {expected}, got "
-            f"{_shapes(value) if real else short(value)}"
+            f"{_shapes(value) if leaves and are_real else short(value)}"
         )
+
+
+def is_floating(dtype):
+    """Whether a type is of floats, also one that NumPy does not have."""
+    return bool(import_jax().numpy.issubdtype(dtype, np.floating))
+
+
+def is_real(dtype):
+    """Whether a type is of real numbers. Keys of `jax.random` have types too."""
+    return is_floating(dtype) or getattr(dtype, "kind", None) in set("iub")
+
+
+def with_numpy_floats(leaf):
+    """An array of floats that NumPy does not have, such as bfloat16, as float32."""
+    dtype = getattr(leaf, "dtype", None)
+    if getattr(dtype, "kind", None) == "V" and is_floating(dtype):
+        return np.asarray(leaf).astype(np.float32)
+    return leaf
 
 
 def _is_array_like(value):
@@ -156,6 +176,7 @@ class Structure:
         single = all(getattr(leaf, "dtype", None) == np.float32 for leaf in leaves)
         arrays = []
         for part, leaf in zip(names, leaves, strict=True):
+            leaf = with_numpy_floats(leaf)
             arrays.append(as_numbers(part, leaf, np.float32 if single else float))
             check_all_finite(part, arrays[-1])
         structure = cls(template, [array.shape for array in arrays])

@@ -1,6 +1,7 @@
 """Sources, from which a problem's components are drawn. The source of a stream is in
 `sk_stormc.streams`."""
 
+import math
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
@@ -183,6 +184,27 @@ class Source:
             The places themselves, because random numbers need not be drawn again.
         """
         return places
+
+    def place(self) -> Any:
+        """Where the run is, for `excess`."""
+        return None
+
+    def excess(self, x: FloatArray, start: FloatArray, place: Any) -> float:
+        """How far the objective over components since a place is higher at x than at
+        the start, in standard errors, or NaN.
+
+        Parameters
+        ----------
+        x, start : ndarray of shape (n_variables,)
+            Points that do not depend on these components.
+        place : object
+            An earlier result of `place`.
+
+        Returns
+        -------
+        float
+        """
+        return math.nan
 
     def uphill(self, x: FloatArray, start: FloatArray) -> bool:
         """Whether the objective is higher at x than at the start by more than sampling

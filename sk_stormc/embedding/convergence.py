@@ -36,6 +36,7 @@ def warn_if_not_converged(model, method, objective, result):
     if message is None and reason in (
         StopReason.MAX_ITER,
         StopReason.MAX_IFO,
+        StopReason.NO_DECREASE,
         StopReason.CONVERGED,
     ):
         message = _stuck(model, method, objective, result) or _narrow(objective, result)

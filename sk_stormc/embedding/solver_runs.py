@@ -1,8 +1,7 @@
 """Maps by a named solver: a run of the engine for each stage."""
 
 import sys
-import warnings
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 
 import numpy as np
 from sklearn.base import clone
@@ -11,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc.embedding.defaults import PROBE_REGULARIZATION
 from sk_stormc.engine.results import changed, joined
 from sk_stormc.solvers import StopReason, STORMCompositional
+from sk_stormc.utils.warnings import ignored
 
 
 def run_stages(stages, fit, problem, x, solver, attributes, lines, before=None):
@@ -66,14 +66,9 @@ class OfProblem:
         return self.problem.divergence_of(further.loss_curve[[0, -1]])
 
 
-@contextmanager
 def quiet():
     """Ignore the warning that a run's last point is not the best that it recorded."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", ".*returns its last point", ConvergenceWarning
-        )
-        yield
+    return ignored(ConvergenceWarning, "returns its last point")
 
 
 def _run(fit, problem, x, stage, solver, attributes, before, lines, n_before):

@@ -69,46 +69,62 @@ def warn_of_the_end(solver, oracle, result, comparable, unlimited):
             "unbounded below. Add a constraint or a penalty, or more samples than "
             "variables.",
         )
+    elif reason == StopReason.NO_DECREASE:
+        _warn(
+            solver,
+            f"stops at {result.fun:.6g}, from where no step lowers the objective, "
+            f"although |x~ - x| is at {result.residual:.2g} of its first value, where "
+            f"tol={solver.tol:g} was asked for. The objective may have kinks, errors "
+            "that are larger than the remaining decrease, or gradients that are not "
+            "its own: check_problem compares them. A larger budget changes nothing.",
+        )
     else:
+        above = False
         if result.n_iter and comparable:
-            _warn_if_above(solver, result)
+            above = _warn_if_above(solver, result)
         elif result.n_iter:
             _warn_if_uphill(solver, oracle, result)
-        if unlimited:
+        if unlimited and not above:  # a larger budget would not help
             warn_if_unconverged(solver, result, oracle.problem.advice.instead)
 
 
 def _warn_if_above(solver, result):
     """Warn if the returned point has a higher objective than the start, or a notably
-    higher one than a record."""
+    higher one than a record. Return whether it is higher than the start."""
     start, best = float(result.loss_curve[0]), float(np.min(result.loss_curve))
     rounding = 8 * np.finfo(result.x.dtype).eps * max(abs(start), abs(result.fun))
-    if result.fun > start + rounding:
+    is_above = result.fun > start + rounding
+    if is_above:
         excess = f"above the start's, {start:.6g}"
     elif result.fun - best > max(solver.tol, 1e-4) * (start - best) + rounding:
         excess = f"above one that it had recorded, {best:.6g}"
     else:
-        return
+        return False
     _warn(
         solver,
         f"returns its last point, whose objective {result.fun:.6g} is {excess}. Use "
         f"{_instead(solver)}a smaller "
         "learning_rate or larger batches.",
     )
+    return is_above
 
 
 def _warn_if_uphill(solver, oracle, result):
-    """Warn if the objective over the recent rows is significantly higher than at the
-    start."""
+    """Warn if the objective over the recent rows, or its mean over the recent records,
+    is significantly higher than at the start."""
     start = result.state.start
-    if oracle.source.uphill(result.x, start):
-        _warn(
-            solver,
-            f"is at an objective of {result.fun:.6g} over the last rows, where the "
-            "start's is "
-            f"{oracle.problem.objective(start):.6g}. "
-            f"{_for_streams(solver, oracle.source)}",
-        )
+    if result.state.ends_above_start():
+        where = "has been above the start's objective, on average over its last records"
+    elif oracle.source.uphill(result.x, start):
+        where = "is above the start's objective"
+    else:
+        return
+    _warn(
+        solver,
+        f"{where}: over the last rows it is {result.fun:.6g}, and that of the start "
+        f"{oracle.problem.objective(start):.6g}. "
+        f"{_for_streams(solver, oracle.source)}",
+    )
 
 
 def _for_streams(solver, source):

@@ -361,6 +361,8 @@ class Loop:
         try:
             if self.on_record(record):
                 self.reason = StopReason.CALLBACK
+        except StopIteration:  # as in scipy
+            self.reason = StopReason.CALLBACK
         except KeyboardInterrupt:
             self.reason = StopReason.INTERRUPTED
 

@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult
@@ -46,6 +47,8 @@ class StopReason:
     # : on a stream, the objective rose above the start, with shorter steps too; x is
     # the best
     DIVERGED = "diverged"
+    # : no step lowers the objective, which is not known to be at its minimum
+    NO_DECREASE = "no_decrease"
     EXHAUSTED = "exhausted"  #: the stream has no rows for another iteration
     CALLBACK = "callback"  #: on_record returned a true value
     TIME_LIMIT = "time_limit"  #: the seconds of a portfolio's time_limit ended
@@ -66,6 +69,7 @@ MESSAGES = {  # messages of a SolverResult, whose status is the index here
     StopReason.CALLBACK: "A callback ended the run.",
     StopReason.TIME_LIMIT: "The time limit ended before tol was met.",
     StopReason.INTERRUPTED: "The run was interrupted.",
+    StopReason.NO_DECREASE: "No step lowered the objective before tol was met.",
 }
 
 
@@ -101,6 +105,10 @@ class MethodState:
     rule: StepRule | None = None
     velocity: np.ndarray | None = None
     residual: float | None = None
+
+
+# standard errors of a mean, of which chance explains fewer, also if it is of t values
+SIGNIFICANT = 4.5
 
 
 @dataclass(repr=False)
@@ -143,6 +151,10 @@ class RunState:
     best_gain: float = (
         0.0  # on a stream: Phi at x_0 minus that at best_x, over the same rows
     )
+    # on a stream: x at the last record and its place, and how far Phi at records since
+    # the last restart was above that at x_0 over later rows, in standard errors
+    recorded: tuple[np.ndarray, Any] | None = None
+    excesses: list[float] = field(default_factory=list)
     n_restarts: int = 0  # how often a run on a stream has restarted with shorter steps
     t_before_restart: int = 0  # iterations before the last restart
     # of the solver, without its budgets, by `describe`
@@ -153,6 +165,16 @@ class RunState:
     def t(self):
         """Number of iterations."""
         return self.t_before_restart + self.state.t
+
+    def ends_above_start(self):
+        """On a stream, whether the objective at the last iterates was above that at x_0
+        on average, by more than chance explains.
+
+        The mean is over the later half of the records, each divided by its standard
+        error, so that an iterate that oscillates is seen too.
+        """
+        later = self.excesses[len(self.excesses) // 2 :]
+        return sum(later) > SIGNIFICANT * math.sqrt(len(later)) > 0
 
     @property
     def first_residual(self):
@@ -166,7 +188,7 @@ class RunState:
         # a shallow copy is enough for arrays, because they are not changed in place
         run = copy.copy(self)
         run.state, run.stopping = copy.deepcopy(self.state), copy.copy(self.stopping)
-        run.records = list(self.records)
+        run.records, run.excesses = list(self.records), list(self.excesses)
         return run
 
     def __repr__(self):

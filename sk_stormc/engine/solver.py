@@ -82,6 +82,15 @@ def advised(problem, name):
     return "auto"
 
 
+def _misuse_of_step(solver, returned):
+    """The error for a step that returns something or counts the iterations."""
+    what = "must not change s.t: the loop counts the iterations"
+    if returned is not None:
+        kind = type(returned).__name__
+        what = f"must assign to the fields of s and return None, got {kind}"
+    return TypeError(f"{type(solver).__name__}.step {what}")
+
+
 class CompositionalSolver(BaseEstimator, ABC):
     """Base class of the methods. Users call `solve`. Authors write `init_state` and
     `step`.
@@ -128,12 +137,16 @@ class CompositionalSolver(BaseEstimator, ABC):
     >>> from sk_stormc import minimize
     >>> from sk_stormc.engine import ALL, CompositionalSolver, MethodState, start
     >>> class GradientDescent(CompositionalSolver):
+    ...     def __init__(self, learning_rate="auto", max_iter=None, tol=1e-4):
+    ...         self.learning_rate = learning_rate
+    ...         self.max_iter = max_iter
+    ...         self.tol = tol
+    ...
     ...     def init_state(self, oracle, x):
     ...         return MethodState(x, rule=self.step_rule(oracle, x, ALL, factor=0.7))
     ...
     ...     def step(self, oracle, s):
     ...         s.x = self.move(oracle, s, start(oracle, s.x, ALL).F)
-    ...         return s
     ...
     ...     def cost(self, oracle, s):
     ...         return oracle.cost(ALL)
@@ -194,7 +207,11 @@ class CompositionalSolver(BaseEstimator, ABC):
         oracle : Oracle
         s : MethodState
             The state, changed by assigning new values to its fields. Arrays must not be
-            changed in place.
+            changed in place. The loop counts the iterations in ``s.t``.
+
+        Returns
+        -------
+        None
         """
         raise TypeError(
             f"{type(self).__name__} must define step(oracle, s), or iterate(oracle, "
@@ -204,8 +221,16 @@ class CompositionalSolver(BaseEstimator, ABC):
     # methods that an author may override
 
     def cost(self, oracle, s):
-        """IFO of the next `step`."""
-        return oracle.cost(s.batch_size)
+        """IFO of the next `step`, by default that of three batches of the sizes
+        ``s.batch_size``."""
+        try:
+            size = s.batch_size
+        except AttributeError as error:
+            raise TypeError(
+                f"{type(self).__name__} must define cost(oracle, s), or its state must "
+                "have batch_size, the sizes (B_g, B_dg, B_f) of the batches of a step"
+            ) from error
+        return oracle.cost(size)
 
     def finish(self, oracle, s):
         """The point that the run returns, from the last state."""
@@ -255,7 +280,9 @@ class CompositionalSolver(BaseEstimator, ABC):
         """Iterate until the loop has a reason to stop."""
         loop.after_iteration()
         while loop.reason is None:
-            self.step(oracle, s)
+            t, returned = s.t, self.step(oracle, s)
+            if returned is not None or s.t != t:
+                raise _misuse_of_step(self, returned)
             s.t += 1
             loop.after_iteration()
 
@@ -461,7 +488,8 @@ class CompositionalSolver(BaseEstimator, ABC):
             the problem's own default.
         on_record : callable, default=None
             Function that is called with each record, which has the attributes
-            iteration, ifo, fun and x. The run stops when it returns a true value.
+            iteration, ifo, fun and x. The run stops when it returns a true value or
+            raises StopIteration.
         verbose : {0, 1}, default=0
             If 1, print a line for each record: iteration, passes, objective, the
             quantity that is compared with tol, and seconds.

@@ -17,7 +17,7 @@ import numpy as np
 from sk_stormc.core.schedules import at
 from sk_stormc.core.unit import InUnit
 from sk_stormc.utils.types import Array
-from sk_stormc.utils.validation import plain
+from sk_stormc.utils.validation import is_list, plain, short
 
 __all__ = [
     "Direction",
@@ -173,6 +173,10 @@ def advance(oracle: Any, old: Any, x: Array, momentum: tuple, size: tuple) -> Es
     >>> oracle.ifo, second.F.shape
     (35, (3,))
     """
+    if not is_list(momentum):
+        raise ValueError(
+            f"momentum must be three numbers, for u, J and F, got {short(momentum)}"
+        )
     u, J, old_J = advance_inner(oracle, old, x, momentum, size)  # steps 8 and 9
     return advance_outer(oracle, old, old_J, (x, u, J), momentum[2], size)  # step 10
 

@@ -1,4 +1,5 @@
-"""The convergence test, one rule for all methods.
+"""The convergence tests: one rule for all iterative methods, and `Gap` for the exact
+ones.
 
 The quantity that is compared with tol is the residual |x~ - x| / eta, the length of the
 step that the method would make from x divided by eta, relative to that at x_0. It is
@@ -20,7 +21,42 @@ from sk_stormc.core.penalties import projected
 from sk_stormc.core.schedules import at
 from sk_stormc.engine.steps import start, step_direction
 
-__all__ = ["Stopping", "StoppingRule", "point_beside"]
+__all__ = ["Gap", "Stopping", "StoppingRule", "point_beside"]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What is known of a minimum, lower <= minimum <= value: the stopping rule of exact
+    methods, and what their fits state."""
+
+    value: float
+    lower: float
+    scale: float  # to which tol is relative
+    tol: float
+    rounding: float = 0.0  # size of rounding errors of both
+
+    @property
+    def size(self):
+        """An upper bound of value - minimum. Where it is small, rounding does not make
+        it negative. It is infinite if the bounds contradict each other."""
+        if self.contradiction:
+            return math.inf
+        size = self.value - self.lower
+        return max(size, 0.0) if self.is_small else size
+
+    @property
+    def is_small(self):
+        """Whether the bounds are equal up to tol and rounding, which is never more than
+        the scale, unless that is 0."""
+        size = abs(self.value - self.lower)
+        rounding = min(self.rounding, self.scale or np.inf)
+        return bool(size <= self.tol * self.scale + rounding)
+
+    @property
+    def contradiction(self):
+        """By how much the lower bound is above the value if tol and rounding do not
+        explain it, and otherwise 0. Such bounds prove nothing."""
+        return 0.0 if self.is_small else max(0.0, self.lower - self.value)
 
 
 @dataclass
@@ -263,12 +299,13 @@ class StoppingRule:
         size = self.oracle.metric.at(s.x, s.t).size(s.x)
         return rate > 0 and rate * value <= 4 * self.eps * size
 
-    def is_stationary(self, s):
+    def is_stationary(self, s, by_values=False):
         """Whether x is stationary up to rounding, which a tiny learning rate alone does
         not imply.
 
         The residual at x is compared with the residual at a point that differs from x
-        by a thousandth.
+        by a thousandth. ``by_values`` is for methods that compare values of Phi: x is
+        also stationary if a step would lower Phi by less than its rounding error.
         """
         stopping = self.run.stopping
         if stopping.stationary_at == s.t:
@@ -286,6 +323,9 @@ class StoppingRule:
             here = step_direction(problem, metric, s.x, F, rate).length
             nearby = step_direction(problem, metric, y, F_nearby, rate).length
             stationary = here <= np.cbrt(self.eps) * nearby
+            if by_values and not stationary:
+                rounding = 8 * self.eps * abs(self.oracle.reported(s.x))
+                stationary = rate * here**2 / 2 <= rounding
         if stationary:
             stopping.stationary_at, stopping.point = s.t, s.x
         return stationary

@@ -41,12 +41,21 @@ class StreamPolicy:
         return state
 
     def has_diverged(self, oracle, run, x):
-        """Compare x with the start on the same rows, and store the best x so far."""
-        fun = run.records[-1][2]
+        """Compare x with the start on the same rows, and store the best x so far.
+
+        The iterate of each record is also compared with the start on the rows since
+        then, which have not influenced it.
+        """
+        fun, source = run.records[-1][2], oracle.source
+        if run.recorded is not None:
+            before, place = run.recorded
+            excess = source.excess(before, run.start, place)
+            run.excesses += [] if math.isnan(excess) else [excess]
+        run.recorded = x, source.place()
         gain = oracle.problem.objective(run.start) - fun
         if gain > run.best_gain:
             run.best_x, run.best_fun, run.best_gain = x, fun, gain
-        return gain < 0 and oracle.source.uphill(x, run.start)
+        return gain < 0 and source.uphill(x, run.start)
 
     def restarts(self, solver, oracle, run, reason):
         """Restart from the best point with shorter steps, unless the user has set the
@@ -58,6 +67,7 @@ class StreamPolicy:
         run.n_restarts, run.t_before_restart = run.n_restarts + 1, run.t
         run.state = MethodState(run.best_x)
         run.last_processed, run.first_length, run.milestones = -1, 0.0, (None, None)
+        run.recorded, run.excesses = None, []
         return True
 
     def store(self, loop):

@@ -17,7 +17,7 @@ from sk_stormc.engine.diagnostics import warn_if_unconverged
 from sk_stormc.engine.results import Recorded
 from sk_stormc.fitting.compat import CallbackSupportMixin, callbacks_of
 from sk_stormc.fitting.runs import FREE, KeepsFits
-from sk_stormc.solvers import SOLVERS, StopReason, get_solver
+from sk_stormc.solvers import SOLVERS, CompositionalSolver, StopReason, get_solver
 from sk_stormc.streams.rows import stack
 from sk_stormc.utils.docstrings import inherit_attributes, inherit_parameters
 from sk_stormc.utils.threads import in_one_thread
@@ -135,7 +135,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     n_iter_ : int
         Number of iterations.
     stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", \
-            "diverged", "exhausted", "interrupted", "callback"}
+            "diverged", "exhausted", "no_decrease", "interrupted", "callback"}
         Why the run ended. "callback" means that a callback ended it.
     solver_ : CompositionalSolver or str
         The solver that was run, or the name of one of the estimator's own methods.
@@ -188,7 +188,8 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         """Set parameters. With ``solver__...``, the name of a solver is first replaced
         by an instance.
 
-        "auto" is replaced by an instance of "storm-c".
+        "auto" is replaced by an instance of "storm-c". The estimator's other own
+        methods, such as an exact one, have no parameters of their own.
 
         Parameters
         ----------
@@ -202,11 +203,18 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         """
         if "solver" in params:
             super().set_params(solver=params.pop("solver"))
-        nested = any(name.startswith("solver__") for name in params)
+        nested = [name for name in params if name.startswith("solver__")]
         if isinstance(self.solver, str) and nested:
-            automatic = self.solver == "auto" and self.own_solvers
-            name: Any = "storm-c" if automatic else self.solver
-            self.solver = get_solver(name)
+            if self.own_solvers:
+                self._check_solver()
+            own: Any = self.solves_itself()
+            if own and self.solver != "auto":
+                raise ValueError(
+                    f"{nested[0]} cannot be set with solver={self.solver!r}, which has "
+                    "no parameters of its own: set solver to one of "
+                    f"{', '.join(map(repr, SOLVERS))} first"
+                )
+            self.solver = get_solver("storm-c" if own else self.solver)
         return super().set_params(**params)
 
     def resume(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
@@ -320,6 +328,10 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             raise ValueError(
                 f"solver must be an instance or one of {names}, got a class: give "
                 f"{self.solver.__name__}()"
+            )
+        elif not isinstance(self.solver, CompositionalSolver):
+            raise ValueError(
+                f"solver must be a solver or one of {names}, got {self.solver!r}"
             )
 
     def _at_once(self, learn):

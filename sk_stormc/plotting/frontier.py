@@ -4,6 +4,7 @@ risk_aversion."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -29,9 +30,9 @@ from sk_stormc.plotting._style import (
 )
 from sk_stormc.plotting.frontier_fits import fitted_weights
 from sk_stormc.portfolio.constraints import feasible_set_of
-from sk_stormc.portfolio.labels import assets_of
-from sk_stormc.portfolio.returns import check_returns, faded, with_expected_returns
+from sk_stormc.portfolio.returns import Returns
 from sk_stormc.portfolio.risk import MEASURES
+from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.mapped_rows import blocks
 from sk_stormc.utils.types import ArrayLike, FloatArray
@@ -52,6 +53,7 @@ LABELS = {  # of the risk without and with a benchmark
     "variance": DEVIATION,
     "semivariance": ("semideviation (losses below the mean) of the {}",) * 2,
     "entropic": DEVIATION,  # the entropic risk changes with risk_aversion
+    "gini": ("Gini's mean difference of the {}",) * 2,
 }
 OTHERS = "{} of the loss", "{} of the loss against the benchmark"
 # measures whose axis grows with the root of the time
@@ -224,16 +226,20 @@ class FrontierDisplay:
             "periods_per_year", periods_per_year, low=0, inclusive=False, words=(None,)
         )
         measure, max_risk = estimator.risk_measure, estimator.max_risk
-        rows = blocks(check_returns(X, least=2))
-        returns = np.concatenate([block for _, block in rows], dtype=float)
+        data: Any = X
+        given = Returns.of(data.compute() if is_dask(data) else data, least=2)
+        rows = [block for _, block in blocks(given.values)]
+        given = replace(given, values=np.concatenate(rows, dtype=float))
+        given.check_finite()
         follower = clone(estimator)
         follower._check_parameters()
         follower.set_params(
             objective="utility", max_risk=None, min_return=None, warm_start=True
         )
-        n_periods, n_assets = returns.shape
-        periods = faded(None, n_periods, estimator.half_life)
-        table = with_expected_returns(returns, estimator, X, periods)
+        n_assets = given.shape[1]
+        table, periods = given.excess(
+            estimator.benchmark, estimator.expected_returns, estimator.half_life
+        )
         returns, benchmark = table[:, :n_assets], table[:, n_assets:].sum(axis=1)
         excess = returns - benchmark[:, None]
         if risk_aversions is None:
@@ -249,7 +255,7 @@ class FrontierDisplay:
             estimator
         )
         periods = None if periods is None else with_sum_one(periods)
-        feasible = feasible_set_of(estimator, n_assets, columns_of(X))
+        feasible = feasible_set_of(estimator, given.columns)
 
         def places(weights):
             """Risks and mean returns of portfolios, per period or per year."""
@@ -267,7 +273,8 @@ class FrontierDisplay:
         on_these = labels is None or list(fitted) == labels
         if on_these and np.shape(getattr(estimator, "weights_", ())) == (n_assets,):
             chosen = tuple(v.item() for v in places(estimator.weights_[None]))
-        names, relative = assets_of(X), estimator.benchmark is not None
+        names = given.columns if given.named else None
+        relative = estimator.benchmark is not None
         after_costs = ", after costs" if feasible.cost.any() else ""
         display = cls(
             *places(weights),
@@ -427,7 +434,7 @@ def _default_aversions(returns, measure):
     """Aversions over four decades, centred at the range of the means divided by the
     risk."""
     mean, deviation = returns.mean(axis=0), returns.std(axis=0)
-    risk = np.median(deviation) ** (2 if measure in LABELS else 1)
+    risk = np.median(deviation) ** (1 if MEASURES[measure].power == 1 else 2)
     middle = np.ptp(mean) / risk if risk > 0 and np.ptp(mean) > 0 else 1.0
     return middle * np.logspace(-2, 2, 25)
 

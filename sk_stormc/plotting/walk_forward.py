@@ -26,11 +26,10 @@ from sk_stormc.plotting._style import (
     visible,
     write_literally,
 )
-from sk_stormc.portfolio.backtest.walk_results import (
+from sk_stormc.portfolio.performance import (
     BENCHMARK,
     EQUAL,
-    WalkForwardComparison,
-    WalkForwardResult,
+    compared_returns,
     drawdowns_of,
     statistics_of,
 )
@@ -127,7 +126,7 @@ class WalkForwardDisplay:
     @classmethod
     def from_results(
         cls,
-        results: WalkForwardResult | WalkForwardComparison,
+        results: Any,
         *,
         weights: bool = True,
         periods_per_year: float | None = None,
@@ -161,23 +160,21 @@ class WalkForwardDisplay:
             reasons of `plot`.
         """
         check_bool("weights", weights)
-        if isinstance(results, WalkForwardResult):
-            results = WalkForwardComparison({results.name: results})
-        if not isinstance(results, WalkForwardComparison) or not results:
+        given = (
+            results
+            if isinstance(results, Mapping)
+            else {getattr(results, "name", None): results}
+        )
+        if not given or not all(map(is_walk, given.values())):
             raise ValueError(
                 f"results must be those of walk_forward, got {short(results)}"
             )
-        first = next(iter(results.values()))
-        returns = {name: result.returns for name, result in results.items()}
-        if first.equal_weights is not None:
-            returns[EQUAL] = first.equal_weights.returns
-        if first.benchmark_returns is not None:
-            returns[BENCHMARK] = first.benchmark_returns
+        first = next(iter(given.values()))
         if periods_per_year is None:
             periods_per_year = first.periods_per_year
         display = cls(
-            returns,
-            {name: result.weights for name, result in results.items() if weights},
+            compared_returns(given),
+            {name: result.weights for name, result in given.items() if weights},
             dates=first.dates,
             asset_names=getattr(first.weights, "columns", None),
             periods_per_year=periods_per_year,
@@ -218,7 +215,7 @@ class WalkForwardDisplay:
         dates = self.dates
         if dates is None and is_table(self.returns):
             dates = index_of(self.returns)
-        dates = _positions(dates, len(next(iter(returns.values()))))
+        dates = positions(dates, len(next(iter(returns.values()))))
         axes, named = self._axes(axes, list(weights)), _named(weights)
         # the colours again, with other lines, for more portfolios
         looks, (wealth, drawdowns) = cycle(product(LINE_STYLES, COLORS)), axes[:2]
@@ -339,6 +336,12 @@ class WalkForwardDisplay:
         return [axes_for(ax) for ax in axes]
 
 
+def is_walk(result):
+    """Whether an object is a result of `sk_stormc.walk_forward`, which this package
+    does not import."""
+    return hasattr(result, "equal_weights") and hasattr(result, "trade_dates")
+
+
 def _by_portfolio(name, given, at_least=0):
     """The returns or weights of each portfolio, as arrays."""
     if not isinstance(given, Mapping) or len(given) < at_least:
@@ -350,7 +353,7 @@ def _by_portfolio(name, given, at_least=0):
     }
 
 
-def _positions(dates, n):
+def positions(dates, n):
     """The positions of dates on an axis: dates or numbers, or the numbers of the rows
     of labels that are neither."""
     if dates is None:

@@ -11,7 +11,7 @@ from sk_stormc.core.penalties import Box
 from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
 from sk_stormc.portfolio.exact.linear_programs import linear_program, one_sided
 from sk_stormc.portfolio.exact.tolerances import CONSTRAINT_TOLERANCE, PROGRAM_TOLERANCE
-from sk_stormc.portfolio.labels import aligned
+from sk_stormc.portfolio.labels import aligned, aligned_numbers
 from sk_stormc.portfolio.linear_constraints import linear_of
 from sk_stormc.portfolio.returns import column_of
 from sk_stormc.portfolio.risk import MEASURES
@@ -19,6 +19,7 @@ from sk_stormc.utils.validation import as_numbers, check_number, is_real, is_wor
 from sk_stormc.utils.warnings import warn
 
 __all__ = [
+    "check_objective",
     "feasible_set_of",
     "held_now",
     "refuse_linear_constraints",
@@ -26,16 +27,14 @@ __all__ = [
 ]
 
 
-def feasible_set_of(portfolio, n_assets, columns):
+def feasible_set_of(portfolio, columns):
     """The `FeasibleSet` of a `CompositionalPortfolio`, without its least mean return,
     which needs the returns."""
-    box = _box(portfolio, n_assets, columns)
-    previous = held_now(portfolio.previous_weights, n_assets, columns)
-    cost = _cost(portfolio.transaction_cost, n_assets, columns)
-    linear = linear_of(
-        portfolio.linear_constraints, portfolio.groups, columns, n_assets
-    )
-    place = column_of(portfolio.benchmark, columns, n_assets)
+    n_assets, box = len(columns), _box(portfolio, columns)
+    previous = held_now(portfolio.previous_weights, columns)
+    cost = _cost(portfolio.transaction_cost, columns)
+    linear = linear_of(portfolio.linear_constraints, portfolio.groups, columns)
+    place = column_of(portfolio.benchmark, columns)
     if place is not None:  # the weight of the benchmark's column is 0
         others, previous = np.arange(n_assets) != place, previous.copy()
         previous[place] = 0.0
@@ -60,7 +59,7 @@ def feasible_set_of(portfolio, n_assets, columns):
     return feasible
 
 
-def _box(portfolio, n_assets, columns):
+def _box(portfolio, columns):
     """The bounds, the budget and the l1 norm."""
     constraint, budget, l1 = portfolio.constraint, portfolio.budget, portfolio.l1
     check_number("l1", l1, low=0)
@@ -74,21 +73,20 @@ def _box(portfolio, n_assets, columns):
             )
         check_number("budget", budget, low=0, inclusive=False, words=(None,))
         budget = 1.0 if budget is None else budget
-    low, high = (0.0, np.inf) if long_only else _bounds(constraint, n_assets, columns)
+    low, high = (0.0, np.inf) if long_only else _bounds(constraint, columns)
     box = Box(low, high, budget=budget, alpha=l1)
-    box.check(n_assets)
+    box.check(len(columns))
     return box
 
 
-def _bounds(constraint, n_assets, columns):
+def _bounds(constraint, columns):
     """The lower and the upper bound, each a number or an array in the order of the
     columns."""
     if constraint is None:
         return -np.inf, np.inf
-    no_pair = isinstance(constraint, (str, Mapping, Set)) or not hasattr(
-        constraint, "__len__"
-    )
-    by_asset = not no_pair and _pairs_by_asset(constraint, n_assets)
+    is_one = not hasattr(constraint, "__len__") or getattr(constraint, "shape", 0) == ()
+    no_pair = is_one or isinstance(constraint, (str, Mapping, Set))
+    by_asset = not no_pair and _pairs_by_asset(constraint, len(columns))
     if no_pair or by_asset or len(constraint) != 2:
         given = short(constraint) + ", which may be a pair for each asset" * by_asset
         raise ValueError(
@@ -97,7 +95,7 @@ def _bounds(constraint, n_assets, columns):
             "all assets, or an array, a dict or a Series with a number for each asset"
         )
     return tuple(
-        aligned(f"the {side} bound of constraint", bound, columns, n_assets)
+        aligned(f"the {side} bound of constraint", bound, columns)
         for side, bound in zip(("lower", "upper"), constraint, strict=True)
     )
 
@@ -120,14 +118,13 @@ def _pairs_by_asset(constraint, n_assets):
     return n_assets != 2 or bool((low <= high).all() and (low < high).any())
 
 
-def held_now(previous, n_assets, columns):
+def held_now(previous, columns):
     """Return ``previous_weights`` as an array of shape (n_assets,). None means
     zeros."""
+    n_assets = len(columns)
     if previous is None:
         return np.zeros(n_assets)
-    held = as_numbers(
-        "previous_weights", aligned("previous_weights", previous, columns, n_assets)
-    )
+    held = aligned_numbers("previous_weights", previous, columns)
     if held.ndim != 1 or not np.isfinite(held).all():
         raise ValueError(
             "previous_weights must be finite, one for each asset, got "
@@ -140,11 +137,9 @@ def held_now(previous, n_assets, columns):
     return held
 
 
-def _cost(given, n_assets, columns):
+def _cost(given, columns):
     """The cost of a unit of each asset."""
-    cost = as_numbers(
-        "transaction_cost", aligned("transaction_cost", given, columns, n_assets)
-    )
+    cost, n_assets = aligned_numbers("transaction_cost", given, columns), len(columns)
     if cost.shape not in ((), (n_assets,)):
         raise ValueError(
             f"transaction_cost must be one number or of shape ({n_assets},), got "
@@ -155,6 +150,41 @@ def _cost(given, n_assets, columns):
             f"transaction_cost must be finite and >= 0, got {short(given)}"
         )
     return np.broadcast_to(cost, n_assets)
+
+
+def check_objective(portfolio):
+    """Raise a ValueError for parameters that define different objectives, and for a
+    solver that does not have the risk measure."""
+    measure, solver = MEASURES[portfolio.risk_measure], portfolio.solver
+    if measure.problem is None and not is_word(solver, "auto", "newton", "scip"):
+        *others, last = (repr(name) for name in MEASURES if MEASURES[name].problem)
+        raise ValueError(
+            f"solver={solver!r} has risk_measure {', '.join(others)} and {last}; take "
+            f"'auto' or 'newton' for {measure.name!r}"
+        )
+    max_risk, min_return = portfolio.max_risk, portfolio.min_return
+    other = None if max_risk is None else f"max_risk={max_risk!r}"
+    if portfolio.objective == "ratio":
+        other = "objective='ratio'"
+        if max_risk is not None:
+            raise ValueError(f"max_risk must be None with {other}, got {max_risk!r}")
+        if portfolio.l2:
+            raise ValueError(f"l2 must be 0 with {other}, got {portfolio.l2!r}")
+    if other is not None and not measure.power:
+        raise ValueError(
+            f"{other if max_risk is None else 'max_risk'} needs a risk apart from the "
+            f"mean return, got risk_measure={portfolio.risk_measure!r}"
+        )
+    if min_return is None:
+        return
+    if other is not None:
+        raise ValueError(f"min_return must be None with {other}, got {min_return!r}")
+    if is_real(portfolio.risk_aversion) and portfolio.risk_aversion != np.inf:
+        raise ValueError(
+            "min_return needs risk_aversion=numpy.inf, for the least risk of a "
+            "portfolio with at least this mean return, got "
+            f"risk_aversion={portfolio.risk_aversion!r}"
+        )
 
 
 # Python's own filter for repeated warnings is reset by every use of

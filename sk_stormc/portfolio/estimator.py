@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -13,28 +12,23 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
 from sk_stormc.fitting.runs import Fit, with_fit
-from sk_stormc.portfolio.constraints import warn_of_no_constraint
+from sk_stormc.portfolio.constraints import (
+    check_objective,
+    feasible_set_of,
+    warn_of_no_constraint,
+)
 from sk_stormc.portfolio.exact.fit import conclude_exact, exact_method, run_exact
 from sk_stormc.portfolio.exact.integer import IntegerLimits
 from sk_stormc.portfolio.exact.program import can_solve
 from sk_stormc.portfolio.exact.ratio import ratio_at
 from sk_stormc.portfolio.iterative import conclude_iterative, run_iterative
-from sk_stormc.portfolio.labels import assets_of, check_row_labels, series_of
+from sk_stormc.portfolio.labels import series_of
 from sk_stormc.portfolio.mean_risk import MeanRisk, check_confidence, check_order
 from sk_stormc.portfolio.metrics import has_failed
-from sk_stormc.portfolio.preparation import check_objective, prepared, rows_in_blocks
-from sk_stormc.portfolio.returns import (
-    check_finite_returns,
-    check_period_order,
-    check_returns,
-    with_benchmark,
-)
+from sk_stormc.portfolio.returns import Returns
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.portfolio.rounds.fit import rounds_method, score_in_blocks, takes_rounds
-from sk_stormc.portfolio.rounds.rows import returns_lazily
 from sk_stormc.portfolio.streaming import streams_returns, update_weights
-from sk_stormc.utils.blocks import is_dask, without_rows
-from sk_stormc.utils.frames import rows_of
 from sk_stormc.utils.types import (
     ArrayLike,
     FloatArray,
@@ -81,16 +75,17 @@ class CompositionalPortfolio(CompositionalEstimator):
         fits their weights. It needs pyscipopt (``pip install "sk_stormc[integer]"``).
     risk_measure : str, default="variance"
         One of "variance", "semivariance", "entropic", "cvar", "evar", "semideviation",
-        "downside" and "cdar". "variance" is mean (<r_i, w> - u)^2, where u is the mean
-        return. "semivariance" is the same for returns below u only. "entropic" replaces
-        mean return and risk by (1/lambda) log mean exp(-lambda <r_i, w>), which
-        contains both. "cvar" is the mean of the worst losses. "evar" is an upper bound
-        of "cvar" from exponential moments. "semideviation" is (mean max(u - <r_i, w>,
-        0)^order)^(1/order), for order 2 the square root of the semivariance. "downside"
-        is the same with 0, or the benchmark's return, in place of u. "cdar" is the mean
-        of the deepest drawdowns of the path of returns, in the order of the periods.
-        "cvar" and the measures listed after it are proportional to the weights, so they
-        need bounds, a budget or `l2`.
+        "downside", "cdar" and "gini". "variance" is mean (<r_i, w> - u)^2, where u is
+        the mean return. "semivariance" is the same for returns below u only. "entropic"
+        replaces mean return and risk by (1/lambda) log mean exp(-lambda <r_i, w>),
+        which contains both. "cvar" is the mean of the worst losses. "evar" is an upper
+        bound of "cvar" from exponential moments. "semideviation" is (mean max(u - <r_i,
+        w>, 0)^order)^(1/order), for order 2 the square root of the semivariance.
+        "downside" is the same with 0, or the benchmark's return, in place of u. "cdar"
+        is the mean of the deepest drawdowns of the path of returns, in the order of the
+        periods. "gini" is Gini's mean difference, the mean of |<r_i, w> - <r_j, w>|
+        over all pairs of periods, with the pairs i = j. "cvar" and the measures listed
+        after it are proportional to the weights, so they need bounds, a budget or `l2`.
     risk_aversion : float, default=1.0
         Weight lambda > 0 of the risk, in the inverse unit of the returns. It has no
         unit for "cvar" and the measures listed after it. ``numpy.inf`` gives the
@@ -246,6 +241,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         "min_return": partial(check_number, words=(None,)),
         "max_gross": partial(check_number, low=0, words=(None,)),
         "l2": partial(check_number, low=0),
+        "time_limit": partial(check_number, low=0, inclusive=False),
         "half_life": partial(check_number, low=0, inclusive=False, words=(None,)),
     }
     weights_: FloatArray
@@ -366,24 +362,31 @@ class CompositionalPortfolio(CompositionalEstimator):
     def _fit(self, X, y=None, sample_weight=None, before=None):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         solver = self._make_solver()
-        returns = check_returns(X, lazy=True, finite=False, least=2)
-        columns_only = without_rows(X) if is_dask(X) else X
-        # raises for invalid names before the run
-        validate_data(copy.copy(self), columns_only, skip_check_array=True)
-        n_assets, dtype = returns.shape[1], returns.dtype
         measure = MEASURES[self.risk_measure].of(self)
-        limits = IntegerLimits.of(self, n_assets, assets_of(X))
-        by_rounds = limits is None and takes_rounds(solver, measure, returns)
-        in_memory = isinstance(returns, np.ndarray)
-        if limits is not None and not in_memory:
+        ordered = measure.ordered or self.half_life is not None
+        table = Returns.of(X, sample_weight, least=2, counts=ordered)
+        n_assets = table.shape[1]
+        limits = IntegerLimits.of(self, table.columns)
+        if limits is not None and not table.in_memory:
             raise ValueError(
                 f"{' and '.join(limits.names)} needs returns in memory, got "
                 f"{type(X).__name__}: load them"
             )
-        if not (by_rounds or in_memory):
-            check_finite_returns(X, returns)
-        returns, weights, penalty = prepared(self, X, returns, sample_weight, by_rounds)
-        problem = task = self._task(returns, weights, penalty)
+        by_rounds = limits is None and takes_rounds(solver, measure, table)
+        penalty = feasible_set_of(self, table.columns)
+        given = self.benchmark, self.expected_returns, self.half_life
+        if by_rounds:
+            returns, weights = table.in_blocks(*given), None
+            table.warn_of_prices(returns.head())
+        else:
+            table.warn_of_prices()
+            returns, weights = table.excess(*given)
+        task = MeanRisk.of(returns, measure, self.risk_aversion, weights, penalty)
+        if self.min_return is not None:
+            mean = returns.mean if by_rounds else task.mean
+            penalty = penalty.with_min_return(self.min_return, mean)
+            task = replace(task, penalty=penalty)
+        problem = task
         run, conclude = run_exact, conclude_exact
         if by_rounds:
             method = rounds_method(self, task)
@@ -398,9 +401,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         fit = Fit.of_data(self, method, X, y, before, sample_weight=sample_weight)
         result, weights, self.dual_gap_ = run(self, method, problem, fit)
         # stores the names and the number of the assets
-        validate_data(self, columns_only, skip_check_array=True)
-        self.weights_ = weights[:n_assets].astype(dtype, copy=False)
-        self._labels = assets_of(X)
+        validate_data(self, table.named_columns, skip_check_array=True)
+        self.weights_ = weights[:n_assets].astype(table.dtype, copy=False)
+        self._labels = table.columns if table.named else None
         self._keep(getattr(method, "name", method), result, fit)
         fit.end()
         conclude(self, method, problem, result)
@@ -429,8 +432,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         is the objective over the 512 periods before each record. With moments it is the
         objective over all periods so far.
 
-        `max_iter`, `tol` and `max_risk` are not used. After `fit` a stream starts from
-        the fitted weights. Parameters are read when the stream starts, except
+        `max_iter` and `tol` are not used. After `fit` a stream starts from the fitted
+        weights. Parameters are read when the stream starts, except
         `expected_returns`: with moments, each update of the weights uses its present
         value, and with iterative solvers it raises a ValueError. ``stop_reason_`` is
         "exhausted".
@@ -460,10 +463,14 @@ class CompositionalPortfolio(CompositionalEstimator):
             before the chunk, and the chunk can be passed again.
         AttributeError
             For a solver that needs all periods ("newton", "lbfgs", checkpoints without
-            a size), and for "cvar" and the measures listed after it.
+            a size), for "cvar" and the measures listed after it, and with `max_risk`,
+            `min_return`, or integer limits.
 
         Warns
         -----
+        UserWarning
+            If the first period of a chunk has the date and the returns of the last one
+            of the chunk before, and so counts twice.
         ConvergenceWarning
             At the first chunk, if there are too few periods to start. With moments: if
             the objective seems to have no minimum, or if the weights have changed so
@@ -471,7 +478,10 @@ class CompositionalPortfolio(CompositionalEstimator):
             With iterative solvers: if the objective over the last 512 periods is higher
             than at the initialization. The steps are then shortened, and the run
             continues from its best point. If that fails three times, ``stop_reason_``
-            is "diverged", and the next chunk begins a new run at the best weights.
+            is "diverged", and the next chunk begins a new run at the best weights. Also
+            if the weights oscillate, so that the objective of the last records is
+            higher than at the initialization on average. Smaller differences than the
+            noise of the periods explains raise no warning.
 
         Examples
         --------
@@ -499,8 +509,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         ndarray of shape (n_periods,)
         """
         check_is_fitted(self)
-        returns, weights = self._new_returns(X), self.weights_
-        return returns_lazily(X, weights) if is_dask(X) else returns @ weights
+        return self._new_returns(X).returns_of(self.weights_)
 
     def score(
         self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None
@@ -529,18 +538,14 @@ class CompositionalPortfolio(CompositionalEstimator):
         check_is_fitted(self)
         if has_failed(self):
             return -np.inf
-        if MEASURES[self.risk_measure].ordered:
-            check_period_order(X, counts=True)
-        returns, weights = self._new_returns(X), self.weights_
+        counts = True if MEASURES[self.risk_measure].ordered else None
+        table, weights = self._new_returns(X, sample_weight, counts), self.weights_
         if self.benchmark is not None:
             weights = np.append(weights, weights.dtype.type(-1))
-        in_memory = isinstance(returns, np.ndarray)
-        if not in_memory and (is_dask(X) or self.benchmark is not None):
-            rows = rows_in_blocks(self, X, returns, sample_weight)
+        if table.in_dask or not (table.in_memory or self.benchmark is None):
+            rows = table.in_blocks(self.benchmark)
             return score_in_blocks(self, self._task(rows, None), weights)
-        check_row_labels(sample_weight, X)
-        returns = with_benchmark(returns, self.benchmark, assets_of(X), rows_of(X))
-        task = self._task(returns, sample_weight)
+        task = self._task(*table.excess(self.benchmark))
         if self.max_risk is not None:
             return float(task.mean @ weights)
         if self.objective == "ratio":
@@ -564,15 +569,11 @@ class CompositionalPortfolio(CompositionalEstimator):
         check_is_fitted(self)
         return series_of(self)
 
-    def _new_returns(self, X):
-        returns = check_returns(X, lazy=True)
-        validate_data(
-            self,
-            without_rows(X) if is_dask(X) else X,
-            reset=False,
-            skip_check_array=True,
-        )
-        return returns
+    def _new_returns(self, X, sample_weight=None, counts=None):
+        """The `Returns` of the assets of the fit."""
+        table = Returns.of(X, sample_weight, counts=counts)
+        validate_data(self, table.named_columns, reset=False, skip_check_array=True)
+        return table
 
     def _task(self, returns, sample_weight, penalty=None):
         """The objective as data."""

@@ -6,13 +6,14 @@ from operator import itemgetter
 
 import numpy as np
 
-from sk_stormc.utils.frames import as_text, columns_of, is_series, is_table, rows_of
+from sk_stormc.utils.frames import as_text, columns_of, is_series, is_table
+from sk_stormc.utils.validation import as_numbers, short
 
 __all__ = [
     "aligned",
+    "aligned_numbers",
     "assets_of",
     "by_label",
-    "check_row_labels",
     "default_of",
     "listed",
     "refuse_no_match",
@@ -45,13 +46,12 @@ def by_label(value):
     return {} if labels is None else dict(zip(labels, values, strict=True))
 
 
-def aligned(name, value, columns, n_assets, extra=True):
+def aligned(name, value, columns, extra=True):
     """Align a Series, mapping or frame of one row with the columns, as an array; return
     anything else unchanged."""
     labels, values = _labels_and_values(value)
     if labels is None:
         return value
-    columns = list(range(n_assets)) if columns is None else columns
     labels = labels if set(labels) & set(columns) else _varying(labels)
     _refuse_twice(name, "label or column of X", columns, labels)
     by_label = dict(zip(labels, values, strict=True))
@@ -73,6 +73,16 @@ def aligned(name, value, columns, n_assets, extra=True):
     )
 
 
+def aligned_numbers(name, value, columns):
+    """`aligned`, as an array of numbers that are not booleans."""
+    values = aligned(name, value, columns)
+    if any(
+        isinstance(part, (bool, np.bool_)) for part in np.array(values, object).flat
+    ):
+        raise ValueError(f"{name} must be numbers, got {short(value)}")
+    return as_numbers(name, values)
+
+
 def refuse_no_match(name, labels, assets):
     """Raise a ValueError if there are labels and none of them is a column: they are
     then probably misspelt."""
@@ -90,18 +100,18 @@ def default_of(value):
     )
 
 
-def rows_of_benchmark(series, columns, n_assets, rows, n_rows):
+def rows_of_benchmark(series, columns, named, rows, n_rows):
     """The returns of a benchmark that is a Series at the rows of X, or None if its
     labels are those of the columns."""
     labels = list(series.index)
-    by_column = set(labels) == set(range(n_assets) if columns is None else columns)
+    by_column = set(labels) == set(columns)
     by_row = len(labels) == n_rows if rows is None else set(rows) <= set(labels)
     if by_column and by_row:
         raise ValueError(
             "benchmark has labels that can be read as rows and as columns of X, here "
             f"{listed(labels)}: use names for the columns, or dates for the rows"
         )
-    if by_column or (columns is not None and not set(columns).isdisjoint(labels)):
+    if by_column or (named and not set(columns).isdisjoint(labels)):
         return None
     if rows is None and not by_row:
         raise ValueError(
@@ -121,23 +131,6 @@ def rows_of_benchmark(series, columns, n_assets, rows, n_rows):
             f"{listed(missing)}. An array without labels is taken by position"
         )
     return series.to_numpy()[[place[label] for label in rows]]
-
-
-def check_row_labels(sample_weight, X):
-    """Raise a ValueError if a Series of weights of the rows of X has their labels in
-    another order."""
-    rows = rows_of(X) if is_series(sample_weight) else None
-    if rows is None:
-        return
-    labels = list(sample_weight.index)
-    if len(labels) == len(rows) and labels != rows and set(labels) == set(rows):
-        pairs = zip(labels, rows, strict=True)
-        label, row = next(pair for pair in pairs if pair[0] != pair[1])
-        raise ValueError(
-            "sample_weight must have its values in the order of the rows of X, but has "
-            f"the label {as_text(label)} where X has {as_text(row)}: use "
-            "sample_weight.reindex(X.index)"
-        )
 
 
 def _refuse_twice(name, what, *several):

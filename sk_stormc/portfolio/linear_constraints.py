@@ -151,22 +151,21 @@ class Linear:
         return Linear(self.A[kept], self.lower[kept], self.upper[kept], names)
 
 
-def linear_of(value, groups, columns, n_assets):
+def linear_of(value, groups, columns):
     """The constraints for the parameters ``linear_constraints`` and ``groups``, or
     None."""
-    labels = list(range(n_assets)) if columns is None else columns
-    sums = _groups(groups, labels)
+    sums = _groups(groups, columns)
     if value is None or isinstance(value, Linear):  # which the command makes
         return value
     if isinstance(value, str):
         value = [value]
     several = isinstance(value, (list, tuple, np.ndarray)) and len(value)
     if several and all(isinstance(text, str) for text in value):
-        return _of_texts(value, sums, labels)
+        return _of_texts(value, sums, columns)
     if not is_list(value) or len(value) != 3 or isinstance(value[0], str):
         raise ValueError(f"{EXPECTED}, got {short(value)}")
     A, lower, upper = value
-    return _of_matrix(A, lower, upper, columns, n_assets)
+    return _of_matrix(A, lower, upper, columns)
 
 
 def _of_texts(texts, groups, labels):
@@ -192,13 +191,13 @@ def _of_texts(texts, groups, labels):
     return Linear(*map(np.array, parts), list(names))
 
 
-def _of_matrix(A, lower, upper, columns, n_assets):
-    names = None
+def _of_matrix(A, lower, upper, columns):
+    names, n_assets = None, len(columns)
     if has_row_labels(A):
         names, rows = [str(name) for name in A.index], []
         for name, row in A.iterrows():
             what = f"row {name!r} of linear_constraints"
-            rows.append(aligned(what, row, columns, n_assets))
+            rows.append(aligned(what, row, columns))
         A = np.array(rows)
     A = as_numbers("linear_constraints", A.toarray() if sparse.issparse(A) else A)
     A = A[None] if A.ndim == 1 else A

@@ -2,7 +2,7 @@
 measures."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -94,6 +94,8 @@ class Measure:
     # whether it is a mean of squares of the returns below their mean
     below_mean = False
     ordered = False  # whether the risk depends on the order of the periods
+    # whether it may be minimised by cutting planes, which are those of all assets
+    by_cuts = False
     # how rounds over blocks of rows can add it up: by "sums", a "sample" or "rows"
     rounds: str | None = None
     # whether the outer function of `problem` is a single one, and not a mean over
@@ -199,16 +201,16 @@ class MeanRisk:
                 returns, p = returns[p > 0], p[p > 0]
             p = with_sum_one(p)
         if isinstance(returns, np.ndarray):
-            # the same bits for rows of a data frame
-            returns = np.ascontiguousarray(returns)
+            # float32 is too coarse for the gap of a measure without squares, and rows
+            # of a data frame must give the same bits
+            dtype = float if measure.power == 1 else returns.dtype
+            returns = np.ascontiguousarray(returns, dtype)
         return cls(returns, measure, float(risk_aversion), p, penalty, linear)
 
     def with_aversion(self, risk_aversion, penalty=None):
         """The task with the same returns and measure, and another risk aversion and
         penalty."""
-        return MeanRisk.of(
-            self.returns, self.measure, risk_aversion, self.p, penalty, self.linear
-        )
+        return replace(self, risk_aversion=float(risk_aversion), penalty=penalty)
 
     @cached_property
     def mean(self):

@@ -211,7 +211,7 @@ class MomentStream:
             w, way = fit.weights, fit.weights - before
             if way @ moments.matrix() @ way <= NEAR * (w @ moments.matrix() @ w):
                 return replace(fit, value=self._value(moments, w))
-        return replace(fit, weights=before, value=value, gap=math.inf)
+        return replace(fit, weights=before, value=value, lower=-math.inf)
 
     def _minimised(self, moments, w):
         """The minimiser of the objective by some moments, starting from w."""

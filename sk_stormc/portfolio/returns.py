@@ -1,17 +1,26 @@
-"""Validation of returns, column by column, and returns in excess of a benchmark."""
+"""The returns that a user passes: one table, which is checked where it comes in."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_array
 
-from sk_stormc.portfolio.labels import aligned, assets_of, by_label, rows_of_benchmark
-from sk_stormc.utils.blocks import is_dask
+from sk_stormc.portfolio.labels import (
+    aligned,
+    aligned_numbers,
+    assets_of,
+    by_label,
+    rows_of_benchmark,
+)
+from sk_stormc.portfolio.rounds.rows import Rows, returns_lazily
+from sk_stormc.utils.blocks import is_dask, of_partitions, without_rows
 from sk_stormc.utils.frames import (
     as_text,
+    check_row_labels,
     column,
     columns_of,
     counts_rows,
@@ -19,35 +28,19 @@ from sk_stormc.utils.frames import (
     index_of,
     is_series,
     is_table,
-    rows_of,
 )
 from sk_stormc.utils.mapped_rows import MappedRows, blocks
 from sk_stormc.utils.validation import (
     as_numbers,
     check_finite,
     check_numeric,
-    check_weights,
     naming,
     row_weights,
     short,
 )
 from sk_stormc.utils.warnings import warn
 
-__all__ = [
-    "LazyReturns",
-    "benchmark_of",
-    "check_ascending",
-    "check_period_order",
-    "check_finite_returns",
-    "check_returns",
-    "column_of",
-    "expected_means",
-    "faded",
-    "own_forecast",
-    "warn_of_prices",
-    "with_benchmark",
-    "with_expected_returns",
-]
+__all__ = ["Returns", "column_of", "looks_like_prices"]
 
 UNORDERED = {
     "neither": "are in no order",
@@ -55,94 +48,322 @@ UNORDERED = {
 }
 
 
-def check_returns(X, lazy=False, finite=True, least=1):
-    """Float returns of at least some periods (float32 is kept), or MappedRows. An error
-    names the columns with invalid values.
+@dataclass(eq=False)
+class Returns:
+    """Returns of periods, with the labels of columns and rows and the weights of the
+    periods, as they come in.
 
-    With ``lazy``, those of a dask collection are `LazyReturns`; otherwise they are
-    computed. Without ``finite``, those of MappedRows are not checked, which reads them.
+    Attributes
+    ----------
+    given : array-like
+        The returns as the user passed them.
+    values : ndarray, MappedRows or dask collection
+        float32 or float64 numbers. Those of MappedRows and of dask collections are
+        checked in the first pass over them.
+    shape : tuple
+        The number of periods, which is None for a dask collection, and that of assets.
+    dtype : dtype
+        That of results.
+    columns : list
+        The labels of the columns, without levels that are the same for all, or their
+        numbers.
+    named : bool
+        Whether the columns have labels.
+    index : index or None
+        The labels of the rows, if they are in memory.
+    sample_weight : ndarray of shape (n_periods,), dask collection or None
+        The weights of the periods.
+    name : str
+        The name of the returns in messages.
     """
-    if lazy and is_dask(X):
-        return check_lazy_returns(X)
-    if is_table(X):
-        _check_columns(X)
-    returns = MappedRows.of(X)
-    if not isinstance(returns, MappedRows) or len(returns) < least:
-        check_numeric("X", X)
-        with naming("X"):
-            returns = check_array(
-                X,
-                dtype=[np.float64, np.float32],
-                ensure_all_finite=False,
-                ensure_min_samples=least,
-                input_name="X",
-            )
-    if finite or not isinstance(returns, MappedRows):
-        check_finite_returns(X, returns)
-    return returns
 
-
-def check_finite_returns(X, returns):
-    """Raise a ValueError that names the columns with returns that are not finite, and
-    says what to do."""
-    remedy = (
-        "(X[numpy.isfinite(X).all(axis=1)], or X.dropna() for NaN in a DataFrame) or "
-        "such columns"
-    )
-    check_finite(
-        "X", "finite returns", blocks(returns), X, f"Leave out such periods {remedy}"
-    )
-
-
-class LazyReturns(NamedTuple):
-    """Returns of a dask collection, whose number of periods need not be known."""
-
+    given: Any
+    values: Any
     shape: tuple
     dtype: Any
+    columns: list
+    named: bool
+    index: Any = None
+    sample_weight: Any = None
+    name: str = "X"
 
+    @classmethod
+    def of(
+        cls,
+        X,
+        sample_weight=None,
+        *,
+        least=1,
+        counts=None,
+        all_zero=False,
+        name="X",
+        missing=False,
+    ):
+        """The checked returns of at least some periods. An error names the columns with
+        invalid values.
 
-def check_lazy_returns(X):
-    """The returns of a dask collection. Its numbers are checked in the first pass."""
-    if X.ndim != 2:
-        raise ValueError(
-            "X must have two dimensions, of periods and assets, got a dask "
-            f"collection of shape {X.shape}"
+        The labels of the rows must not descend, and must ascend if the order
+        ``counts``; None allows any order. All weights may be 0 only if ``all_zero``.
+        ``missing`` allows NaN, and loads the returns into memory.
+        """
+        if is_dask(X):
+            return cls._of_dask(X, sample_weight, counts)
+        if is_table(X):
+            _check_columns(X, name)
+        values = X if missing else MappedRows.of(X)
+        if not isinstance(values, MappedRows) or len(values) < least:
+            check_numeric(name, X)
+            with naming(name):
+                values = check_array(
+                    X,
+                    dtype=[np.float64, np.float32],
+                    ensure_all_finite=False,
+                    ensure_min_samples=least,
+                    input_name=name,
+                )
+        labels, index = assets_of(X), index_of(X)
+        table = cls(
+            X,
+            values,
+            values.shape,
+            values.dtype,
+            labels or list(range(values.shape[1])),
+            labels is not None,
+            index,
+            name=name,
         )
-    frame = is_table(X)
-    if frame:
-        _check_columns(X._meta)
-    elif X.dtype.kind not in "fiub":
-        raise ValueError(f"X must be numbers, got {X.dtype} values")
-    floats = not frame and X.dtype in (np.float32, np.float64)
-    return LazyReturns((None, X.shape[1]), X.dtype if floats else np.dtype(float))
-
-
-def check_ascending(X, counts, after=None):
-    """Raise a ValueError if the index of X descends, or if the order ``counts`` and the
-    index does not ascend.
-
-    The index must also go on from the label ``after`` of the period before, if there is
-    one. Return the last label, or ``after`` if X has no labels that can be ordered. An
-    index that only counts rows is compared, but not returned.
-    """
-    index = index_of(X)
-    direction = check_direction(index, counts)
-    _refuse_dates_twice(index)
-    if direction is None:
-        return after
-    if after is not None:
-        joined = direction_of(index.insert(0, after))
-        if joined != "ascending" and not (joined is None and counts_rows(index)):
-            raise ValueError(
-                "X must have its periods in ascending order over all chunks, but its "
-                f"first row has the label {as_text(index[0])}, and the last row of the "
-                f"chunk before has {as_text(after)}: give chunks from the oldest to "
-                "the latest, with labels of one kind"
+        if table.in_memory and not missing:
+            table.check_finite()
+        if counts is not None:
+            check_direction(table.index, counts, name)
+            _refuse_dates_twice(table.index, name)
+        if sample_weight is not None:
+            check_row_labels({"X": X, "sample_weight": sample_weight})
+            table.sample_weight = row_weights(
+                sample_weight, len(values), all_zero, where="for period"
             )
-    return after if counts_rows(index) else index[-1]
+        return table
+
+    @classmethod
+    def _of_dask(cls, X, sample_weight, counts):
+        """The returns of a dask collection, which stay where they are."""
+        if X.ndim != 2:
+            raise ValueError(
+                "X must have two dimensions, of periods and assets, got a dask "
+                f"collection of shape {X.shape}"
+            )
+        frame = is_table(X)
+        if frame:
+            _check_columns(X._meta)
+        elif X.dtype.kind not in "fiub":
+            raise ValueError(f"X must be numbers, got {X.dtype} values")
+        floats = not frame and X.dtype in (np.float32, np.float64)
+        dtype = X.dtype if floats else np.dtype(float)
+        if counts and frame and not X.known_divisions:
+            check_partitions(X)
+        shape, columns = (None, X.shape[1]), assets_of(X) or list(range(X.shape[1]))
+        return cls(X, X, shape, dtype, columns, frame, None, sample_weight)
+
+    @property
+    def in_memory(self):
+        """Whether the returns are an array."""
+        return isinstance(self.values, np.ndarray)
+
+    @property
+    def in_dask(self):
+        """Whether the returns are a dask collection."""
+        return self.shape[0] is None
+
+    @property
+    def named_columns(self):
+        """What scikit-learn reads the names and the number of the columns from."""
+        return without_rows(self.given) if self.in_dask else self.given
+
+    # checks
+
+    def check_finite(self):
+        """Raise a ValueError that names the columns with returns that are not finite,
+        and says what to do."""
+        remedy = (
+            f"({self.name}[numpy.isfinite({self.name}).all(axis=1)], or "
+            f"{self.name}.dropna() for NaN in a DataFrame) or such columns"
+        )
+        check_finite(
+            self.name,
+            "finite returns",
+            [(0, self.values)] if self.in_memory else blocks(self.values),
+            self.given,
+            f"Leave out such periods {remedy}",
+        )
+
+    def last_label(self, after):
+        """The label of the last row, which continues from that of the period before.
+
+        It is ``after``, the label of the period before, or None, if the rows have no
+        labels that can be ordered. An index that only counts rows is compared, but not
+        returned.
+        """
+        index = self.index
+        if check_direction(index, counts=True) is None:
+            return after
+        if after is not None:
+            joined = direction_of(index.insert(0, after))
+            if joined != "ascending" and not (joined is None and counts_rows(index)):
+                raise ValueError(
+                    "X must have its periods in ascending order over all chunks, but "
+                    f"its first row has the label {as_text(index[0])}, and the last "
+                    f"row of the chunk before has {as_text(after)}: give chunks from "
+                    "the oldest to the latest, with labels of one kind"
+                )
+        return after if counts_rows(index) else index[-1]
+
+    def warn_of_prices(self, rows=None):
+        """Warn if the returns look like prices. ``rows`` are the first ones of returns
+        in blocks."""
+        if looks_like_prices(self.values if rows is None else rows):
+            warn(
+                "X looks like prices, not returns: most columns have one sign, and "
+                "differ little from one period to the next. The returns of prices p "
+                "are p[1:] / p[:-1] - 1 (in pandas p.pct_change().dropna()). If X does "
+                "hold returns, such as interest rates, you can ignore this warning"
+            )
+
+    # what a portfolio is fitted on
+
+    def returns_of(self, weights):
+        """The portfolio's return in each period, a lazy array for a dask collection."""
+        if self.in_dask:
+            return returns_lazily(self.given, weights)
+        if not self.in_memory:
+            self.check_finite()
+        return self.values @ weights
+
+    def in_blocks(self, benchmark=None, expected_returns=None, half_life=None):
+        """The returns of `excess` and the weights of the periods as `Rows`, in
+        blocks."""
+        rows = Rows(self, half_life, benchmark)
+        if expected_returns is not None:
+            means = self.expected_means(expected_returns)
+            rows.shift_to(means, self._own_forecast(benchmark, expected_returns))
+        return rows
+
+    def excess(self, benchmark=None, expected_returns=None, half_life=None):
+        """The returns, shifted to the expected means, with the benchmark's, if any, as
+        a last column; and the weights of the periods, or None.
+
+        A benchmark of given returns keeps its mean, unless there is a forecast of its
+        name. Weights halve every ``half_life`` periods before the last.
+        """
+        returns, p = self.values, self.sample_weight
+        if not self.in_memory:
+            self.check_finite()
+        if half_life is not None:
+            fading = 0.5 ** (np.arange(self.shape[0])[::-1] / half_life)
+            p = fading if p is None else p * fading
+        given = {"expected_returns": expected_returns, "benchmark": benchmark}
+        given = [name for name, value in given.items() if value is not None]
+        if not given:
+            return returns, p
+        if type(returns) is not np.ndarray:
+            raise ValueError(
+                f"{given[0]} needs returns that are an array in memory, got "
+                f"{type(returns).__name__}: take solver='auto', which fits a file too, "
+                "or load them"
+            )
+        if expected_returns is None:
+            return self._with_benchmark(returns, benchmark), p
+        means = self.expected_means(expected_returns)
+
+        def shifted(returns, means):
+            return returns + (means - np.average(returns, axis=0, weights=p))
+
+        table = self._with_benchmark(shifted(returns.astype(float), means), benchmark)
+        own = self._own_forecast(benchmark, expected_returns)
+        if own is not None:
+            table[:, -1] = shifted(table[:, -1], own)
+        return table, p
+
+    def _with_benchmark(self, returns, benchmark):
+        """The returns with the benchmark's, if any, as a last column."""
+        if benchmark is None:
+            return returns
+        value, weighs = self.benchmark_values(benchmark, len(returns))
+        value = returns @ value if weighs else value
+        return np.column_stack([returns, value]).astype(returns.dtype)
+
+    def benchmark_values(self, benchmark, n):
+        """The benchmark's weights of shape (n_assets,) and True, or its returns of
+        shape (n,) and False."""
+        columns, d = self.columns, self.shape[1]
+        place = column_of(benchmark, columns)
+        if place is not None:
+            return np.eye(d)[place], True
+        rows = None if self.index is None else list(self.index)
+        value, weighs = None, None
+        if is_series(benchmark):
+            value = rows_of_benchmark(benchmark, columns, self.named, rows, n)
+            weighs = None if value is None else False
+        if value is None:
+            # weights of other assets are part of a benchmark
+            value = aligned("benchmark", benchmark, columns, extra=False)
+            weighs = None if value is benchmark else True
+        value = as_numbers("benchmark", value)
+        if value.shape not in ((n,), (d,)):
+            raise ValueError(
+                f"benchmark must be the label of a column of X, returns of shape ({n},)"
+                f" or weights of shape ({d},), got {short(benchmark)} of shape "
+                f"{value.shape}"
+            )
+        if n == d and weighs is None:
+            raise ValueError(
+                "benchmark can be read as returns or as weights if there are as many "
+                f"periods as assets, here {n}: give it labels, or make returns a "
+                "column of X"
+            )
+        weighs = len(value) == d if weighs is None else weighs
+        kind, labels = ("column", columns) if weighs else ("row", rows)
+        _check_all_finite("benchmark", value, kind, labels)
+        return value, weighs
+
+    def expected_means(self, expected):
+        """The parameter ``expected_returns`` as an array of shape (n_assets,)."""
+        n_assets = self.shape[1]
+        means = aligned_numbers("expected_returns", expected, self.columns)
+        if means.shape != (n_assets,):
+            raise ValueError(
+                f"expected_returns must have one number for each of the {n_assets} "
+                "assets, as an array, a dict or a Series,"
+                f" got {short(expected)} of shape {means.shape}"
+            )
+        _check_all_finite("expected_returns", means, "column", self.columns)
+        return means
+
+    def _own_forecast(self, benchmark, expected):
+        """The expected mean of a benchmark whose returns are given as a Series, by its
+        name, or None."""
+        if not is_series(benchmark):
+            return None
+        if self.named and not set(self.columns).isdisjoint(benchmark.index):
+            return None
+        own = by_label(expected).get(getattr(benchmark, "name", None))
+        return None if own is None else as_numbers("expected_returns", own)
 
 
-def _refuse_dates_twice(index):
+def check_direction(index, counts, name="X"):
+    """The direction of an index. Raises a ValueError if it descends, or is unordered
+    and the order ``counts``."""
+    direction = direction_of(index)
+    if direction == "descending" or (direction in UNORDERED and counts):
+        raise ValueError(
+            f"{name} must have its periods in ascending order, from the oldest to the "
+            "latest, but the labels of its rows "
+            f"{UNORDERED.get(direction, 'descend')}. {name}.sort_index() sorts dates "
+            "and numbers. Convert texts by pandas.to_datetime before"
+        )
+    return direction
+
+
+def _refuse_dates_twice(index, name):
     """Raise a ValueError if dates occur twice, as when the last ones were appended to a
     file again."""
     # integers may begin again in each part of a table
@@ -153,38 +374,18 @@ def _refuse_dates_twice(index):
         return
     twice = index[index.duplicated()].unique()
     raise ValueError(
-        f"X must have each date once, got {len(twice)} of them more than once, such as "
-        f"{', '.join(map(as_text, twice[:3]))}. X[~X.index.duplicated()] keeps the "
-        "first row of each, and reset_index(drop=True) keeps all rows, without dates"
+        f"{name} must have each date once, got {len(twice)} of them more than once, "
+        f"such as {', '.join(map(as_text, twice[:3]))}. X[~X.index.duplicated()] keeps "
+        "the first row of each, and X.reset_index(drop=True) all, without dates"
     )
 
 
-def check_direction(index, counts):
-    """The direction of an index. Raises a ValueError if it descends, or is unordered
-    and the order ``counts``."""
-    direction = direction_of(index)
-    if direction == "descending" or (direction in UNORDERED and counts):
-        raise ValueError(
-            "X must have its periods in ascending order, from the oldest to the "
-            "latest, but the labels of its rows "
-            f"{UNORDERED.get(direction, 'descend')}. X.sort_index() sorts dates and "
-            "numbers. Convert texts by pandas.to_datetime before"
-        )
-    return direction
-
-
-def check_period_order(X, counts):
-    """`check_ascending`; for a dask frame by the first and the last label of each
-    partition, if the order counts."""
-    if not is_dask(X):
-        check_ascending(X, counts)
-    elif counts and is_table(X) and not X.known_divisions:
-        import dask
-
-        parts = dask.compute(*map(dask.delayed(_ends), X.to_delayed()))
-        parts = [part for part in parts if len(part)]
-        unordered = [part for part in parts if len(part) > 2]
-        check_direction(unordered[0] if unordered else parts[0].append(parts[1:]), True)
+def check_partitions(X):
+    """`check_direction` of a dask frame, by the first and the last label of each
+    partition."""
+    parts = [part for part in of_partitions(_ends, X) if len(part)]
+    unordered = [part for part in parts if len(part) > 2]
+    check_direction(unordered[0] if unordered else parts[0].append(parts[1:]), True)
 
 
 def _ends(part):
@@ -219,18 +420,7 @@ def looks_like_prices(returns):
     return bool((slow & (wrong.sum(axis=0) <= max(1, n // 50))).mean() > 0.5)
 
 
-def warn_of_prices(returns):
-    """Warn if X looks like prices."""
-    if looks_like_prices(returns):
-        warn(
-            "X looks like prices, not returns: most columns have one sign, and differ "
-            "little from one period to the next. The returns of prices p are p[1:] / "
-            "p[:-1] - 1 (in pandas p.pct_change().dropna()). If X does hold returns, "
-            "such as interest rates, you can ignore this warning"
-        )
-
-
-def _check_columns(X):
+def _check_columns(X, name="X"):
     """Raise a ValueError for the first column of a frame that is not numeric. Dates are
     not converted to numbers."""
     for j, dtype in enumerate(X.dtypes):
@@ -245,7 +435,7 @@ def _check_columns(X):
             continue
         of = f" of {strange.__name__}" if strange and str(dtype) == "object" else ""
         raise ValueError(
-            f"X must be returns, all numbers, but column {columns_of(X)[j]!r} holds "
+            f"{name} must be all numbers, but column {columns_of(X)[j]!r} holds "
             f"{dtype}{of}. Drop it, or keep it as the index, before the fit"
         )
 
@@ -256,72 +446,24 @@ def _counts(kind):
     return issubclass(kind, numbers) or kind.__name__ == "NAType"
 
 
-def faded(sample_weight, n_periods, half_life):
-    """Weights of periods that halve every ``half_life`` periods before the last. None
-    means equal weights."""
-    if half_life is None:
-        return sample_weight
-    weights = 0.5 ** (np.arange(n_periods)[::-1] / half_life)
-    return weights * row_weights(sample_weight, n_periods, all_zero=True)
-
-
-def column_of(benchmark, columns, n_assets):
+def column_of(benchmark, columns):
     """The number of the column that the benchmark names, or None if the benchmark is
     not a label."""
-    labels = list(range(n_assets)) if columns is None else columns
     if isinstance(benchmark, tuple):  # a label of several levels, or values
         may_be_values = not any(isinstance(part, str) for part in benchmark)
     else:
         if np.ndim(benchmark) or isinstance(benchmark, (bool, np.bool_, Mapping)):
             return None
         may_be_values = benchmark is None
-    if benchmark not in labels:
+    if benchmark not in columns:
         if may_be_values:
             return None
-        available = f"columns {labels[:10]}"
-        if columns is None:
-            available = f"an array of {n_assets} columns"
         raise ValueError(
             "benchmark must be the label of a column of X, returns of shape "
             "(n_periods,) or weights of shape "
-            f"(n_assets,), got {benchmark!r} and {available}"
+            f"(n_assets,), got {benchmark!r} and columns {columns[:10]}"
         )
-    return labels.index(benchmark)
-
-
-def with_benchmark(returns, benchmark, columns, rows=None):
-    """The returns with the benchmark's, if any, as a last column; columns and rows are
-    the labels of X, or None."""
-    if benchmark is None:
-        return returns
-    value, weighs = benchmark_of(benchmark, columns, rows, *returns.shape)
-    value = returns @ value if weighs else value
-    return np.column_stack([returns, value]).astype(returns.dtype)
-
-
-def benchmark_of(benchmark, columns, rows, n, d):
-    """The benchmark's weights of shape (d,) and True, or its returns of shape (n,) and
-    False."""
-    place = column_of(benchmark, columns, d)
-    if place is not None:
-        return np.eye(d)[place], True
-    value, weighs = _read(benchmark, columns, rows, n, d)
-    value = as_numbers("benchmark", value)
-    if value.shape not in ((n,), (d,)):
-        raise ValueError(
-            f"benchmark must be the label of a column of X, returns of shape ({n},) or "
-            f"weights of shape ({d},), got {short(benchmark)} of shape {value.shape}"
-        )
-    if n == d and weighs is None:
-        raise ValueError(
-            "benchmark can be read as returns or as weights if there are as many "
-            "periods as assets, here "
-            f"{n}: give it labels, or make returns a column of X"
-        )
-    weighs = len(value) == d if weighs is None else weighs
-    kind, labels = ("column", columns) if weighs else ("row", rows)
-    _check_all_finite("benchmark", value, kind, labels)
-    return value, weighs
+    return columns.index(benchmark)
 
 
 def _check_all_finite(name, values, kind, labels):
@@ -335,75 +477,3 @@ def _check_all_finite(name, values, kind, labels):
             f"{name} must be finite, got {values[k]} for {kind} {label} of X: leave it "
             "out, or fill it in"
         )
-
-
-def _read(benchmark, columns, rows, n, d):
-    """The values of a benchmark, and whether they are weights: None if labels do not
-    determine it."""
-    if is_series(benchmark):
-        values = rows_of_benchmark(benchmark, columns, d, rows, n)
-        if values is not None:
-            return values, False
-    # weights of other assets are part of a benchmark
-    values = aligned("benchmark", benchmark, columns, d, extra=False)
-    return values, None if values is benchmark else True
-
-
-def with_expected_returns(returns, portfolio, X, sample_weight):
-    """The returns, shifted to the means that the portfolio expects, with the
-    benchmark's, if any, as a last column.
-
-    A benchmark of given returns keeps its mean, unless there is an entry of its name. X
-    has the labels.
-    """
-    expected, columns = portfolio.expected_returns, assets_of(X)
-
-    def complete(returns):
-        return with_benchmark(returns, portfolio.benchmark, columns, rows_of(X))
-
-    given = {"expected_returns": expected, "benchmark": portfolio.benchmark}
-    given = [name for name, value in given.items() if value is not None]
-    if given and type(returns) is not np.ndarray:
-        raise ValueError(
-            f"{given[0]} needs returns that are an array in memory, got "
-            f"{type(returns).__name__}: take solver='auto', which fits a file too, or "
-            "load them"
-        )
-    if expected is None:
-        return complete(returns)
-    means, p = expected_means(expected, columns, returns.shape[1]), sample_weight
-    if p is not None:
-        p = check_weights(p, len(returns), "for period")
-
-    def shifted(returns, means):
-        return returns + (means - np.average(returns, axis=0, weights=p))
-
-    table = complete(shifted(returns.astype(float), means))
-    own = own_forecast(portfolio, columns)
-    if own is not None:
-        table[:, -1] = shifted(table[:, -1], own)
-    return table
-
-
-def own_forecast(portfolio, columns):
-    """The expected mean of a benchmark whose returns are given as a Series, by its
-    name, or None."""
-    benchmark = portfolio.benchmark
-    if not is_series(benchmark) or not set(columns or ()).isdisjoint(benchmark.index):
-        return None
-    own = by_label(portfolio.expected_returns).get(getattr(benchmark, "name", None))
-    return None if own is None else as_numbers("expected_returns", own)
-
-
-def expected_means(expected, columns, n_assets):
-    """The parameter ``expected_returns`` as an array of shape (n_assets,)."""
-    means = aligned("expected_returns", expected, columns, n_assets)
-    means = as_numbers("expected_returns", means)
-    if means.shape != (n_assets,):
-        raise ValueError(
-            f"expected_returns must have one number for each of the {n_assets} "
-            "assets, as an array, a dict or a Series,"
-            f" got {short(expected)} of shape {means.shape}"
-        )
-    _check_all_finite("expected_returns", means, "column", columns)
-    return means

@@ -12,21 +12,16 @@ from sk_stormc.core.penalties import projected
 from sk_stormc.engine.results import SolverResult, outcome
 from sk_stormc.fitting.estimator import streams
 from sk_stormc.portfolio.constraints import feasible_set_of, refuse_linear_constraints
-from sk_stormc.portfolio.labels import assets_of, check_row_labels
 from sk_stormc.portfolio.metrics import has_failed
 from sk_stormc.portfolio.moment_stream import MomentStream
-from sk_stormc.portfolio.returns import (
-    check_ascending,
-    check_returns,
-    expected_means,
-    warn_of_prices,
-)
+from sk_stormc.portfolio.returns import Returns
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.solvers import StopReason
 from sk_stormc.streams.problem import WINDOW, StreamingProblem
 from sk_stormc.utils.blocks import refuse_dask
+from sk_stormc.utils.frames import as_text
 from sk_stormc.utils.mapped_rows import blocks
-from sk_stormc.utils.validation import is_word, row_weights
+from sk_stormc.utils.validation import is_word
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["streams_returns", "update_weights"]
@@ -84,13 +79,17 @@ def update_weights(portfolio, X, sample_weight):
     """Run `partial_fit` on a copy of the estimator, which is discarded if an exception
     is raised."""
     refuse_dask(X, sample_weight)
-    returns, columns, stream = check_returns(X), assets_of(X), portfolio._stream
+    table = Returns.of(X, sample_weight, counts=True, all_zero=True)
+    if not table.in_memory:
+        table.check_finite()
+    stream = portfolio._stream
     last_label = None if stream is None else portfolio._last_label
-    portfolio._last_label = check_ascending(X, counts=True, after=last_label)
-    check_row_labels(sample_weight, X)
-    weights = sample_weight
-    if weights is not None:
-        weights = row_weights(weights, len(returns), all_zero=True)
+    first, last = np.asarray(table.values[:1]), np.asarray(table.values[-1:])
+    if last_label is not None and np.array_equal(first, portfolio._last_row):
+        _warn_if_repeated(table.index, last_label)
+    portfolio._last_label = table.last_label(last_label)
+    portfolio._last_row = last.copy()
+    returns, weights = table.values, table.sample_weight
     known = hasattr(portfolio, "n_features_in_")
     validate_data(portfolio, X, reset=not known, skip_check_array=True)
     portfolio._check_parameters()
@@ -101,19 +100,19 @@ def update_weights(portfolio, X, sample_weight):
         )
     n_assets, expected = returns.shape[1], portfolio.expected_returns
     if expected is not None:
-        expected = expected_means(expected, columns, n_assets)
-    penalty = feasible_set_of(portfolio, n_assets, columns)
+        expected = table.expected_means(expected)
+    penalty = feasible_set_of(portfolio, table.columns)
     task = portfolio._task(returns[:1], None, penalty)
     if stream is None:
-        warn_of_prices(returns)
+        table.warn_of_prices()
         portfolio._weighted = weights is not None
-    elif weights is not None and not portfolio._weighted:
+    elif portfolio._weighted != (weights is not None):
+        before = "it" if portfolio._weighted else "none"
         raise ValueError(
-            "sample_weight must be given from the first chunk of a stream on, or "
-            "never: got it later"
+            "sample_weight must be given with every chunk of a stream or with none, "
+            f"got {'none' if weights is None else 'it'} after a first chunk with "
+            f"{before}"
         )
-    if portfolio._weighted and weights is None:
-        weights = np.ones(len(returns))
     if weights is not None and not weights.any() and not hasattr(portfolio, "weights_"):
         raise ValueError(
             "sample_weight must have a positive entry in the first chunk, got only "
@@ -133,7 +132,19 @@ def update_weights(portfolio, X, sample_weight):
             )
         refuse_linear_constraints(penalty, what, "use solver='moments', or fit")
         _by_steps(portfolio, returns, weights, task)
-    portfolio._labels = columns
+    portfolio._labels = table.columns if table.named else None
+
+
+def _warn_if_repeated(index, last_label):
+    """Warn if the first row has the label of the last row of the chunk before, whose
+    returns it has."""
+    if index is not None and index[0] == last_label:
+        warn(
+            f"the first row of X has the label {as_text(last_label)} and the returns "
+            "of the last row of the chunk before, and counts again: leave it out if it "
+            "is the same period",
+            UserWarning,
+        )
 
 
 def _refuse_another(portfolio):

@@ -33,7 +33,7 @@ from sk_stormc.solvers.sketchy import SketchySTORM
 from sk_stormc.solvers.storm import PaperSTORMCompositional, STORMCompositional
 from sk_stormc.solvers.vrsc_pg import VRSCPG
 from sk_stormc.utils.types import RandomState, SolverName
-from sk_stormc.utils.validation import check_callable, short
+from sk_stormc.utils.validation import check_callable
 
 __all__ = [
     "ASCPG",
@@ -179,10 +179,12 @@ def minimize(
         one pass over the data.
     on_record : callable, default=None
         Function that is called with each record, which has the attributes iteration,
-        ifo, fun and x. The run stops when it returns a true value.
-    callbacks : list of object, default=()
-        Objects of `sk_stormc.callbacks`, or others with a method ``on_record(record)``,
-        which may stop the run as ``on_record`` does, and optionally ``start_run()``.
+        ifo, fun and x. The run stops when it returns a true value or raises
+        StopIteration.
+    callbacks : object or list of object, default=()
+        Objects of `sk_stormc.callbacks`, functions of a record, or other objects with a
+        method ``on_record(record)``, which may stop the run as ``on_record`` does, and
+        optionally ``start_run()``.
     verbose : {0, 1}, default=0
         If 1, print a line for each record: iteration, passes, objective, the quantity
         that is compared with tol, and seconds.
@@ -231,20 +233,19 @@ def minimize(
 
 def _with_callbacks(on_record, callbacks):
     """``on_record`` and the callbacks as one function of a record."""
-    if not isinstance(callbacks, (list, tuple)):
-        raise ValueError(f"callbacks must be a list, got {short(callbacks)}")
-    for callback in callbacks:
-        if not callable(getattr(callback, "on_record", None)):
+    given = callbacks if isinstance(callbacks, (list, tuple)) else [callbacks]
+    functions = [getattr(callback, "on_record", callback) for callback in given]
+    for callback, function in zip(given, functions, strict=True):
+        if not callable(function):
             raise ValueError(
-                f"callbacks must have a method on_record(record), got {callback!r}"
+                "callbacks must be functions of a record or have a method "
+                f"on_record(record), got {callback!r}"
             )
-    if not callbacks:
+    if not functions:
         return on_record
     check_callable("on_record", on_record, words=(None,))
-    for callback in callbacks:
+    for callback in given:
         getattr(callback, "start_run", bool)()
-    functions = [callback.on_record for callback in callbacks] + (
-        [] if on_record is None else [on_record]
-    )
+    functions += [] if on_record is None else [on_record]
     # all are called
-    return lambda record: sum(bool(function(record)) for function in functions)
+    return lambda record: sum([bool(function(record)) for function in functions])

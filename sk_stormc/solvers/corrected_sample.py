@@ -1,7 +1,6 @@
 """Rounds of a corrected sample: a gradient on all data, and the minimum on a sample
 whose gradient it corrects."""
 
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,6 +20,7 @@ from sk_stormc.engine import (
 )
 from sk_stormc.utils.types import Auto
 from sk_stormc.utils.validation import check_int, is_word
+from sk_stormc.utils.warnings import ignored
 
 __all__ = ["CorrectedSample"]
 
@@ -133,7 +133,14 @@ class CorrectedSample(CompositionalSolver):
         """Raise a ValueError if the method, or its solver of the samples, cannot run on
         the problem."""
         super().accept(problem)
-        self._inner_solver().accept(problem)
+        try:
+            self._inner_solver().accept(problem)
+        except ValueError as error:
+            raise ValueError(
+                "'corrected-sample' minimises its samples by another method, here "
+                f"solver={self.solver!r}. Give CorrectedSample(solver='storm-c'), "
+                f"which takes every penalty: {error}"
+            ) from None
 
     def needed_to_stream(self):
         """The parameters to set so that the method can run on a stream."""
@@ -168,9 +175,8 @@ class CorrectedSample(CompositionalSolver):
         sample = CorrectedProblem(oracle, s.anchor, s.draws)
         seed = int(oracle.rng.integers(2**31))
         solver = self._inner_solver().set_params(tol=TOL_ON_SAMPLE)
-        with warnings.catch_warnings():
-            # the next anchor shows whether the point is better
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        # the next anchor shows whether the point is better
+        with ignored(ConvergenceWarning):
             x = solver.solve(sample, s.x, random_state=seed).x
         anchor = start(oracle, x, ALL)
         value, length = oracle.value(x, anchor.u), self.length(oracle, s, x, anchor.F)
@@ -207,8 +213,8 @@ class CorrectedSample(CompositionalSolver):
             super().iterate(oracle, s, loop)
         except NoDecrease:
             small = s.residual <= hidden_by_rounding(s)
-            converged = small or loop.rule.is_stationary(s)
-            loop.reason = StopReason.CONVERGED if converged else StopReason.MAX_IFO
+            converged = small or loop.rule.is_stationary(s, by_values=True)
+            loop.reason = StopReason.CONVERGED if converged else StopReason.NO_DECREASE
 
     def _inner_solver(self):
         from sk_stormc.solvers import get_solver  # which imports this module

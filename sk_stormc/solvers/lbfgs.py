@@ -149,8 +149,8 @@ class LBFGS(CompositionalSolver):
             # relative |F| below which rounding hides the decrease of Phi
             hidden = np.cbrt(np.finfo(s.x.dtype).eps)
             is_small = loop.rule.residual() <= max(self.tol, hidden)
-            converged = is_small or loop.rule.is_stationary(s)
-            loop.reason = StopReason.CONVERGED if converged else StopReason.MAX_IFO
+            converged = is_small or loop.rule.is_stationary(s, by_values=True)
+            loop.reason = StopReason.CONVERGED if converged else StopReason.NO_DECREASE
             if not math.isfinite(run.length):
                 loop.reason = StopReason.NON_FINITE
 

@@ -2,7 +2,8 @@
 rows are still needed."""
 
 import copy
-from itertools import compress
+import itertools
+import math
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from sk_stormc.streams.rows import Position, Rows, WeightedPosition
 __all__ = ["WINDOW", "StreamSource"]
 
 WINDOW = 512  # default number of rows that represent the stream
+WINDOWS_KEPT = 4  # as many as there are between two records
+PARTS = 12  # of rows, whose differences have a standard error
 
 
 class StreamSource(Source):
@@ -135,11 +138,12 @@ class StreamSource(Source):
     def hold(self, positions):
         """Drop the rows that a run continued from here does not need."""
         at = [place.at for place in self._used(positions)]
-        self.rows.keep = max(self.rows.keep, min(*at, max(at) - self.window))
+        kept = WINDOWS_KEPT * self.window
+        self.rows.keep = max(self.rows.keep, min(*at, max(at) - kept))
 
     def _used(self, positions):
         """The positions of the kinds of batches that have their own rows."""
-        return compress(positions, self._sampled)
+        return itertools.compress(positions, self._sampled)
 
     def aside(self, places):
         """Copies of the positions, so that these draws do not use up rows."""
@@ -155,10 +159,27 @@ class StreamSource(Source):
         recent = self.recent()
         if recent.objective(x) <= recent.objective(start):
             return False
-        first, last = self._ends()
-        ends = np.unique(np.linspace(first, last, 12 + 1).astype(int)).tolist()
-        parts = map(self.problem_of, ends[:-1], ends[1:])
-        return all(not part.objective(x) <= part.objective(start) for part in parts)
+        return bool((self._differences(x, start, *self._ends()) > 0).all())
+
+    def place(self):
+        """The number of the row after the last one that was used."""
+        return self._ends()[1]
+
+    def excess(self, x, start, place):
+        """The mean difference of Phi over a dozen parts of the rows from a place on, of
+        which as many are kept as there usually are between two records."""
+        stop = self._ends()[1]
+        first = max(place, stop - WINDOWS_KEPT * self.window)
+        differences = self._differences(x, start, first, stop)
+        with np.errstate(all="ignore"):
+            error = differences.std(ddof=1) / math.sqrt(len(differences))
+            return float(differences.mean() / error)
+
+    def _differences(self, x, start, first, stop):
+        """Phi at x minus that at the start, over a dozen parts of rows."""
+        ends = np.unique(np.linspace(first, stop, PARTS + 1).astype(int)).tolist()
+        parts = [self.problem_of(*part) for part in itertools.pairwise(ends)]
+        return np.array([part.objective(x) - part.objective(start) for part in parts])
 
     # the problems of rows
 

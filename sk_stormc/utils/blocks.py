@@ -9,12 +9,19 @@ of workers. Only the results travel.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from sk_stormc.utils.frames import column, columns_of, is_series, is_table
+from sk_stormc.utils.frames import (
+    column,
+    columns_of,
+    is_series,
+    is_table,
+    row_labels,
+)
 from sk_stormc.utils.machine import BLOCK_BYTES
 from sk_stormc.utils.mapped_rows import MappedRows
 from sk_stormc.utils.validation import all_finite
@@ -23,8 +30,10 @@ __all__ = [
     "Blocks",
     "blocks_of",
     "check_finite_rows",
+    "computed",
     "is_dask",
     "map_lazily",
+    "of_partitions",
     "refuse_dask",
     "without_rows",
 ]
@@ -46,7 +55,12 @@ def is_dask(X: Any) -> bool:
     return dask.is_dask_collection(X)
 
 
-def blocks_of(*tables: Any, rows: int | None = None) -> Blocks:
+def blocks_of(
+    *tables: Any,
+    rows: int | None = None,
+    names: Sequence[str] = ("X",),
+    labels: Mapping[str, Any] = MappingProxyType({}),
+) -> Blocks:
     """The blocks of tables with as many rows each, of which None are left out.
 
     Parameters
@@ -55,9 +69,15 @@ def blocks_of(*tables: Any, rows: int | None = None) -> Blocks:
         If one of them is a dask collection, the first one must be. The others are then
         divided like it: dask frames by the index if they have the same known divisions,
         other dask collections by equal lengths of partitions, and tables in memory by
-        position.
+        position. Each pass checks that partitions are as long and as wide as they are
+        declared, and that labels of rows agree, as `check_row_labels` does.
     rows : int, default=None
         Number of rows of a block in memory. None means about 16 MB.
+    names : sequence of str, default=("X",)
+        The names of the tables, for messages. Those without one are "a table beside X".
+    labels : mapping, default={}
+        By their names, the labels of the rows of tables in memory that have lost
+        them.
 
     Returns
     -------
@@ -68,7 +88,8 @@ def blocks_of(*tables: Any, rows: int | None = None) -> Blocks:
     ------
     ValueError
         If the tables have no rows, different numbers of rows, or partitions that cannot
-        be aligned.
+        be aligned. A pass raises it for partitions that are not as they are declared,
+        for masked values, and for labels of rows that disagree.
 
     Notes
     -----
@@ -76,11 +97,16 @@ def blocks_of(*tables: Any, rows: int | None = None) -> Blocks:
     differently for other layouts, such as those of arrays that have travelled between
     processes.
     """
-    some = [table for table in tables if table is not None]
+    named = itertools.zip_longest(tables, names, fillvalue="a table beside X")
+    some, names = zip(*(pair for pair in named if pair[0] is not None), strict=True)
     if is_dask(some[0]):
         from sk_stormc.utils.dask_blocks import dask_blocks
 
-        return dask_blocks(some)
+        own = [
+            labels.get(name, row_labels(table))
+            for table, name in zip(some, names, strict=True)
+        ]
+        return dask_blocks(names, some, own)
     if any(map(is_dask, some)):
         raise ValueError(
             "X must be a dask collection if one of the tables beside it is: compute "
@@ -95,6 +121,15 @@ def blocks_of(*tables: Any, rows: int | None = None) -> Blocks:
     size = rows or max(1, BLOCK_BYTES // (8 * width))
     ends = [*range(size, n, size), n]
     return LocalBlocks([_rows_by_position(table) for table in some], ends)
+
+
+def computed(*tables: Any) -> tuple:
+    """Tables in memory. Those of dask are computed together, and keep their labels."""
+    if not any(map(is_dask, tables)):
+        return tables
+    import dask
+
+    return dask.compute(*tables, traverse=False)
 
 
 def refuse_dask(*tables: Any) -> None:
@@ -228,7 +263,9 @@ def as_array(table):
     ):
         return table.to_numpy()
     if not is_table(table):  # with a type of its own for missing values, or with labels
-        number = getattr(table.dtype, "kind", "O") in "iufb"
+        kind = getattr(table.dtype, "kind", "O")
+        # decimals of arrow are objects for NumPy
+        number = kind in "iufb" or str(table.dtype).startswith("decimal")
         return (
             table.to_numpy(dtype=float, na_value=np.nan) if number else table.to_numpy()
         )
@@ -309,3 +346,21 @@ def map_lazily(
     from sk_stormc.utils.dask_blocks import map_lazily
 
     return map_lazily(function, X, shape, dtype)
+
+
+def of_partitions(function: Callable, X: Any) -> list:
+    """The results of a function of each partition of a dask collection, which are
+    checked as in a pass.
+
+    Parameters
+    ----------
+    function : callable
+    X : dask collection
+
+    Returns
+    -------
+    list
+    """
+    from sk_stormc.utils.dask_blocks import of_partitions
+
+    return of_partitions(function, X)

@@ -9,6 +9,8 @@ from contextlib import suppress
 
 __all__ = [
     "as_text",
+    "check_row_labels",
+    "check_same_labels",
     "column",
     "columns_of",
     "counts_rows",
@@ -18,6 +20,7 @@ __all__ = [
     "is_lazy",
     "is_series",
     "is_table",
+    "row_labels",
     "rows_of",
 ]
 
@@ -71,10 +74,92 @@ def rows_of(X):
     return None if index is None else list(index)
 
 
-def counts_rows(index):
-    """Whether an index only counts rows from 0, as that of a frame that was given
-    none."""
-    return type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
+def counts_rows(index, start=0):
+    """Whether an index only counts rows, as that of a frame that was given none: from 0
+    or from ``start``, and from 0 again where a file or a partition begins."""
+    if type(index).__name__ == "RangeIndex":
+        return index.step == 1 and index.start in (0, start)
+    if getattr(index.dtype, "kind", "O") not in "iu":
+        return False
+    numbers = index.to_numpy()
+    begins = numbers[:1].tolist() in ([], [0], [start])
+    goes_on = (numbers[1:] == numbers[:-1] + 1) | (numbers[1:] == 0)
+    return begins and bool(goes_on.all())
+
+
+def row_labels(table):
+    """The index of a table or a Series in memory, or None if it has none."""
+    labelled = has_row_labels(table) or is_series(table)
+    index = table.index if labelled else None
+    return None if hasattr(index, "compute") else index
+
+
+def check_row_labels(tables, of_other_rows=()):
+    """Raise a ValueError if the labels of the rows of some tables in memory disagree.
+
+    Labels must be the same in the same order, of all tables that have some. An index
+    that only counts rows is no label, unless it has the labels of another in another
+    order. Other objects, and those of another length, are left to other checks, and so
+    are all tables if one of them is a dask collection: the passes compare them.
+
+    Parameters
+    ----------
+    tables : dict
+        Tables, Series and other objects by their names.
+    of_other_rows : collection of str, default=()
+        The names of those that may have labels of other rows, such as the next ones.
+    """
+    if not any(hasattr(table, "__dask_graph__") for table in tables.values()):
+        labels = [(name, row_labels(table)) for name, table in tables.items()]
+        check_same_labels(labels, 0, of_other_rows)
+
+
+def check_same_labels(labels, start=0, of_other_rows=()):
+    """`check_row_labels` for pairs of a name and an index or None, of rows from
+    ``start`` on."""
+    labels = [pair for pair in labels if pair[1] is not None]
+    if len(labels) < 2:
+        return
+    counting = [counts_rows(index, start) for _, index in labels]
+    named = [
+        pair
+        for pair, counts in zip(labels, counting, strict=True)
+        if not counts and pair[0] not in of_other_rows
+    ]
+    first, model = (named or labels)[0]
+    for (name, index), counts in zip(labels, counting, strict=True):
+        if len(index) != len(model) or index.equals(model):
+            continue
+        difference = _first_difference(index, model)
+        if difference is None:
+            continue
+        reordered = model[0] in index and index[0] in model and set(index) == set(model)
+        if not reordered and (counts or name in of_other_rows):
+            continue
+        what, remedy = (
+            (
+                "its values in the order of the rows",
+                f"use {name}.reindex({first}.index)",
+            )
+            if reordered
+            else (
+                "the labels of the rows",
+                "align them. An array without labels is taken by position",
+            )
+        )
+        raise ValueError(
+            f"{name} must have {what} of {first}, but has the label {difference[0]} "
+            f"where {first} has {difference[1]}: {remedy}"
+        )
+
+
+def _first_difference(index, model):
+    """The first labels that differ, as texts, or None."""
+    for k in range(0, len(index), 1024):
+        for pair in zip(index[k : k + 1024], model[k : k + 1024], strict=True):
+            if len(set(pair)) > 1:  # missing values of pandas have no truth value
+                return tuple(map(as_text, pair))
+    return None
 
 
 def direction_of(labels):

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import lru_cache, wraps
 from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -39,8 +40,7 @@ def threads(n_jobs):
         stack.enter_context(in_one_thread())
         stack.enter_context(np.errstate(under="ignore"))
         if _crew.get() is None:
-            # OpenMP has this setting for each thread
-            stack.enter_context(_libraries("openmp").limit(limits=1))
+            stack.enter_context(_libraries().of_thread.limit(limits=1))
             count = effective_n_jobs(n_jobs)
             pool = (
                 ThreadPoolExecutor(count - 1, initializer=_begin_thread)
@@ -55,7 +55,7 @@ def threads(n_jobs):
 
 
 def _begin_thread():
-    _libraries("openmp").limit(limits=1)  # for as long as the thread lives
+    _libraries().of_thread.limit(limits=1)  # for as long as the thread lives
 
 
 def n_threads():
@@ -113,33 +113,86 @@ def parts(end, size, begin=0):
     return [slice(first, min(first + size, end)) for first in range(begin, end, size)]
 
 
-_blas_is_held = Lock()
+class _SharedNumber:
+    """The number of threads of the BLAS libraries that have one for the whole process:
+    1 for as long as there are users."""
+
+    def __init__(self):
+        self.lock, self.users, self.before = Lock(), 0, {}
+
+    def begin(self):
+        """Count a user. Libraries that were loaded since the first one are limited
+        too."""
+        with self.lock:
+            self.users += 1
+            for library in _libraries().of_process:
+                if library.filepath not in self.before:
+                    self.before[library.filepath] = library, library.num_threads
+                    _set_number(library, 1)
+
+    def end(self):
+        """Restore the numbers if there is no other user."""
+        with self.lock:
+            self.users -= 1
+            if not self.users:
+                for library, number in self.before.values():
+                    _set_number(library, number)
+                self.before.clear()
+
+
+_shared_number = _SharedNumber()
+
+
+def _set_number(library, number):
+    """Set the number of threads of a library for the whole process."""
+    # from threadpoolctl 3.8 on, one thread has the number of OpenBLAS, and calls of
+    # others have no effect
+    release = getattr(library, "clear_controlling_thread", lambda force: None)
+    release(force=True)
+    library.set_num_threads(number)
+    release(force=True)
 
 
 @contextmanager
 def in_one_thread():
     """A context in which BLAS has one thread.
 
-    The number of threads holds for the whole process. If several contexts are active at
-    the same time, the first of them therefore sets it, and restores it at its end.
+    Some libraries have a number of threads for the whole process. If several contexts
+    are active at the same time, the first of them therefore sets it, and the last
+    restores it.
     """
-    if not _blas_is_held.acquire(blocking=False):
-        yield
-        return
-    try:
-        with _libraries("blas").limit(limits=1):
+    with _libraries().of_blas.limit(limits=1):
+        _shared_number.begin()
+        try:
             yield
-    finally:
-        _blas_is_held.release()
+        finally:
+            _shared_number.end()
 
 
-def _libraries(api):
-    """The controller of the number of threads of the loaded libraries."""
-    return _found(api, len(sys.modules))
+class _Libraries(NamedTuple):
+    """The loaded libraries with threads, by what their numbers of threads hold for."""
+
+    of_thread: ThreadpoolController  # for the thread that sets it
+    of_blas: ThreadpoolController  # those of them that are BLAS
+    of_process: list  # other BLAS libraries
 
 
-@lru_cache(2)
-def _found(api, n_modules):
-    """A cached controller. The search takes some milliseconds, and is repeated only
-    after other modules were loaded."""
-    return ThreadpoolController().select(user_api=api)
+def _libraries():
+    """The loaded libraries."""
+    return _found(len(sys.modules))
+
+
+@lru_cache(1)
+def _found(n_modules):
+    """The libraries. The search takes some milliseconds, and is repeated only after
+    other modules were loaded."""
+    loaded = ThreadpoolController()
+    blas = loaded.select(user_api="blas")
+    own = {"internal_api": "mkl", "threading_layer": "openmp"}  # one of these
+    of_blas = blas.select(**own)
+    own_paths = {library.filepath for library in of_blas.lib_controllers}
+    return _Libraries(
+        loaded.select(user_api="openmp", **own),
+        of_blas,
+        [lib for lib in blas.lib_controllers if lib.filepath not in own_paths],
+    )

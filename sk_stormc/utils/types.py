@@ -46,6 +46,7 @@ RiskMeasure: TypeAlias = Literal[
     "semideviation",
     "downside",
     "cdar",
+    "gini",
 ]
 SolverName: TypeAlias = Literal[
     "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd",

@@ -227,7 +227,10 @@ def as_numbers(name, value, dtype=float):
     error."""
     check_unmasked(name, value)
     try:
-        if np.asarray(value).dtype.kind in "fiubO":
+        given = np.asarray(value)
+        of_objects = given.dtype.kind == "O"
+        texts = of_objects and any(isinstance(v, (str, bytes)) for v in given.flat)
+        if given.dtype.kind in "fiubO" and not texts:  # NumPy would read texts
             return np.array(value, dtype=dtype)
     except (TypeError, ValueError):
         pass
@@ -371,15 +374,15 @@ def check_not_negative(weights, where, start=0):
         )
 
 
-def row_weights(sample_weight, n, all_zero=False):
+def row_weights(sample_weight, n, all_zero=False, where="in row"):
     """Weights of n rows. None means ones, and a number is used for all rows. All may be
-    0 only if ``all_zero``."""
+    0 only if ``all_zero``. Errors use ``where`` to name a row."""
     if sample_weight is None:
         return np.ones(n)
     weights = as_numbers("sample_weight", sample_weight)
     weights = np.full(n, weights) if weights.ndim == 0 else weights
     nothing = all_zero and weights.shape == (n,) and not weights.any()
-    return weights if nothing else check_weights(weights, n, "in row")
+    return weights if nothing else check_weights(weights, n, where)
 
 
 def check_in_memory(name, data):

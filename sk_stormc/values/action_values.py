@@ -23,13 +23,13 @@ from sk_stormc.utils.types import (
 )
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.fitted_action_values import FittedActionValues
+from sk_stormc.values.least_squares import of_columns
 from sk_stormc.values.linear_estimator import notify_of
 from sk_stormc.values.log_blocks import LogBlocks, reads_blocks
 from sk_stormc.values.log_warnings import warn_of_no_information
 from sk_stormc.values.lspi import (
     ActionSums,
     iterate_policies,
-    of_columns,
     warn_if_not_converged,
 )
 from sk_stormc.values.lstd import attributes_of, check_products
@@ -70,10 +70,10 @@ class ActionValueEstimator(FittedActionValues):
     gamma : float, default=0.95
         Discount factor in [0, 1]. A factor of 1 requires that all episodes end.
     solver : str or CompositionalSolver, default="auto"
-        "lstd" solves the equations of LSTDQ. "auto" selects "lstd" with "greedy" and in
-        `partial_fit`. In `fit` with a given policy it selects "lstd" for at most 2000
-        features of all actions together, including intercepts, and "storm-c" for more.
-        With a given policy all other solvers of `BellmanValueEstimator` are supported.
+        "auto" and "lstd" solve the equations of LSTDQ. For more than 500 features of
+        all actions together, including intercepts, they do so by blocks of actions; see
+        the Notes. With a given policy all other solvers of `BellmanValueEstimator` are
+        supported.
     features : transformer, default=None
         As for `BellmanValueEstimator`. Each action has its own coefficients for all
         features.
@@ -131,6 +131,13 @@ class ActionValueEstimator(FittedActionValues):
     the actions that were never taken in the state. With features that all states share,
     such as radial basis functions, such actions are not detected, and their values are
     extrapolated.
+
+    With more than 500 features of all actions together, `fit` stores the matrices of
+    single actions only. If a transition goes on, GMRES solves the equations up to a
+    relative residual of 1e-9 (1e-12 in most logs) with the inverses of these matrices
+    as preconditioner: 1000 actions take seconds. ``rank_`` and ``condition_number_``
+    are then those of the matrices of single actions, and coefficients of directions in
+    which the rows of an action do not vary are 0.
 
     With gamma = 1 an action that only delays the end has the same value as one that
     leads to it, and `predict_action` may choose it forever. A gamma below 1 prefers the
@@ -249,12 +256,13 @@ class ActionValueEstimator(FittedActionValues):
         ValueError
             As for `BellmanValueEstimator.fit`, and if actions are not labels, a solver
             other than "auto" and "lstd" is used with "greedy", or a policy does not
-            match the states and actions.
+            match the states and actions. For many actions, if the transitions determine
+            their values too little.
 
         Warns
         -----
         UserWarning
-            As for `BellmanValueEstimator`, if ``action`` is None, if a given policy
+            As for `BellmanValueEstimator`, and if ``action`` is None, if a given policy
             takes actions that are not in the log, or if the log has no information
             about which action is better.
         ConvergenceWarning
@@ -270,6 +278,7 @@ class ActionValueEstimator(FittedActionValues):
     def _fit(self, X, y, *, action=None, before=None, **log_columns):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         log_columns = LogColumns(**log_columns)
+        log_columns.check_labels(X, y, action=action)
         self._make_solver()  # raises if a parameter is wrong
         policy = vars(self)["policy"]
         greedy, in_blocks = isinstance(policy, str), reads_blocks(X, log_columns, self)
@@ -314,7 +323,7 @@ class ActionValueEstimator(FittedActionValues):
             )
 
         size = sums.occurs.size
-        solver = "lstd" if greedy or in_blocks else self._solver_for(size)
+        solver = "lstd" if self.solves_itself() else self._solver_for(size)
         fit = Fit.if_observed(
             self, solver, X, y, before, action=action, **log_columns._asdict()
         )
@@ -435,6 +444,7 @@ class ActionValueEstimator(FittedActionValues):
         self._check_parameters()
         log_columns = LogColumns(next_X, terminal, time, episode, sample_weight)
         refuse_dask(X, y, action, *log_columns)
+        log_columns.check_labels(X, y, action=action)
         if action is None and not hasattr(self, "actions_"):
             warn(ONE_ACTION)
         elif action is None and len(self.actions_) > 1:

@@ -12,6 +12,8 @@ from sklearn.model_selection import GroupKFold, StratifiedKFold
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
+from sk_stormc.utils.blocks import computed
+from sk_stormc.utils.frames import check_row_labels
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_int, naming, short
 from sk_stormc.utils.warnings import warn
@@ -132,6 +134,11 @@ def estimated_ratios(
     """
     check_int("cv", cv, low=2)
     check_classifier(classifier)
+    X, action, target, episode = computed(X, action, target, episode)
+    check_row_labels(
+        {"X": X, "action": action, "target": target, "episode": episode},
+        of_other_rows=("target",),
+    )
     taken, labels, number = _numbered(X, action)
     chances = _target_chances(target, X, number, labels)
     ratios = chances / behaviour_chances(X, taken, classifier, episode, cv)

@@ -11,14 +11,19 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from sk_stormc.utils.validation import naming
+from sk_stormc.values.action_blocks import (
+    Transitions,
+    equations,
+    expected_pairs,
+    expected_values,
+    pairs,
+    sums_by_action,
+)
 from sk_stormc.values.action_values import ActionValueEstimator
-from sk_stormc.values.least_squares import SINGULAR
 from sk_stormc.values.log_order import warn_of_rows
 from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
-from sk_stormc.values.lspi import of_actions
-from sk_stormc.values.lstd import Moments
 from sk_stormc.values.markov import refuse_rows
-from sk_stormc.values.policies import chances_of, check_actions, check_policy, chosen
+from sk_stormc.values.policies import chances_of, check_actions, check_policy
 from sk_stormc.values.states import checked_data
 from sk_stormc.values.transitions import (
     LogColumns,
@@ -179,35 +184,32 @@ def cross_fitted(log, gamma, numbers, fold, share):
         features = fitted_features(model, _safe_indexing(log.X, train), log.y[train])
         Z = transform(features, log.X, log.states, model.fit_intercept)
         next_Z = log.following.features(features, Z, model.fit_intercept)
-        psi = of_actions(Z[train], chosen(log.action[train], m))
-        next_psi = of_actions(next_Z[train], log.after[train])
-        moments = Moments.of_log(
-            psi, next_psi, log.y[train], np.ones(len(train)), gamma
-        )
-        alpha = np.tile(model._alphas(Z.shape[1]), m)
-        w = moments.solution(alpha, ends=gamma == 1).x.reshape(m, -1)
-        value = Z @ w.T
-        error = (
-            log.y
-            + gamma * (log.after * (next_Z @ w.T)).sum(axis=1)
-            - value[np.arange(n), log.action]
-        )
-        values[test], errors[test] = (log.now * value).sum(axis=1)[test], error[test]
+        fitted = equations_of(log, train, Z, next_Z, gamma)
+        w, psi = fitted.solution().x, pairs(Z, log.action, m)
+        error = log.y - psi @ w.ravel()
+        error += gamma * expected_values(next_Z, w, log.after)
+        values[test], errors[test] = expected_values(Z, w, log.now)[test], error[test]
         cut = np.flatnonzero(test & (share != 0))
         if len(cut):
             # the derivative of the estimate with respect to w, times that of w with
             # respect to an episode's weight
-            gradient = of_actions(next_Z[cut], log.after[cut]).T @ share[cut]
-            effect = psi @ _solve_transposed(moments, alpha, gradient) * error[train]
+            after = expected_pairs(next_Z[cut], log.after[cut])
+            h = fitted.transposed((after.T @ share[cut]).reshape(w.shape))
+            effect = psi[train] @ h.ravel() / len(train) * error[train]
             influence += np.bincount(numbers[train], effect, minlength=len(fold))
     return values, errors, influence
 
 
-def _solve_transposed(moments, alpha, gradient):
-    """The h with A^T h = gradient for the sums A of LSTDQ with a ridge, with features
-    scaled to a common size."""
-    A, _, C = moments.means()
-    scale = 1 / np.sqrt(np.where(C.diagonal() > 0, C.diagonal(), 1.0))
-    scaled = scale[:, None] * (A + np.diag(alpha)) * scale
-    h = np.linalg.lstsq(scaled.T, scale * gradient, rcond=SINGULAR)[0]
-    return scale * h / moments.weight
+def equations_of(log, rows, Z, next_Z, gamma):
+    """The equations of the model of some rows."""
+    model, m = log.model, log.now.shape[1]
+    number, n = log.action[rows], len(rows)
+    parts = Z[rows], next_Z[rows], log.y[rows], np.full(n, 1 / n), number
+    C, _, b, largest = sums_by_action(*parts, m)
+    ongoing = np.flatnonzero(~log.following.terminal[rows])
+    led = None
+    if len(ongoing) and gamma:
+        chances = log.after[rows[ongoing]]
+        led = Transitions(*parts[:2], parts[3], number, ongoing, chances)
+    counts = np.bincount(number, minlength=m)
+    return equations(C, b, largest, model._alphas(Z.shape[1]), gamma, led, counts)

@@ -308,7 +308,9 @@ class BellmanValueEstimator(FittedValues):
     @with_fit
     def _fit(self, X, y, *, before=None, **log_columns):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
-        return fit_states(self, X, y, LogColumns(**log_columns), before)
+        columns = LogColumns(**log_columns)
+        columns.check_labels(X, y)
+        return fit_states(self, X, y, columns, before)
 
     @only_if(streams)
     def partial_fit(
@@ -421,6 +423,7 @@ class BellmanValueEstimator(FittedValues):
             next_X, terminal, time, episode, sample_weight, importance_ratio
         )
         refuse_dask(X, y, *log_columns)
+        log_columns.check_labels(X, y)
         return self._at_once(lambda new: continue_stream(new, X, y, log_columns))
 
     def _check_parameters(self):

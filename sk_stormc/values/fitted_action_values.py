@@ -12,8 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 from sk_stormc.utils.blocks import is_dask, map_lazily
 from sk_stormc.utils.types import Array, ArrayLike, Features, FloatArray
 from sk_stormc.utils.warnings import warn
+from sk_stormc.values.action_blocks import pairs
 from sk_stormc.values.linear_estimator import LinearEstimator, check_columns
-from sk_stormc.values.lspi import best_actions, of_actions, unknown_actions
+from sk_stormc.values.lspi import best_actions, unknown_actions
 from sk_stormc.values.policies import check_actions, chosen, numbers_of
 from sk_stormc.values.states import checked_states
 from sk_stormc.values.transitions import LogColumns
@@ -224,11 +225,11 @@ class FittedActionValues(LinearEstimator):
         -------
         float
         """
-        log_columns = LogColumns(next_X, terminal, time, episode)
+        log_columns = LogColumns(next_X, terminal, time, episode, sample_weight)
         errors = self._errors(X, y, log_columns, action=action)
         return self._score(errors, sample_weight)
 
     def _rows(self, Z):
         m, n = len(self.actions_), Z.shape[0]
-        rows = [of_actions(Z, chosen(np.full(n, a), m)) for a in range(m)]
+        rows = [pairs(Z, np.full(n, a), m) for a in range(m)]
         return sparse.vstack(rows, format="csr")

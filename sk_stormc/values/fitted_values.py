@@ -133,6 +133,7 @@ class FittedValues(RegressorMixin, LinearEstimator):
         -------
         float
         """
-        errors = self._errors(X, y, LogColumns(next_X, terminal, time, episode))
+        columns = next_X, terminal, time, episode, sample_weight, importance_ratio
+        errors = self._errors(X, y, LogColumns(*columns))
         ratios = check_ratios(importance_ratio, len(errors[0]))
         return self._score(errors, sample_weight, ratios)

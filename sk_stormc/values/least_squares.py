@@ -42,11 +42,23 @@ def ridge(alpha, n_columns, fit_intercept):
     return weights
 
 
+def of_columns(w, fit_intercept):
+    """Split w into coefficients and intercepts. With an intercept, it is the last
+    column."""
+    coef, intercept = w, np.zeros(w.shape[:-1])
+    if fit_intercept:
+        coef, intercept = w[..., :-1], w[..., -1]
+    return {
+        "coef_": coef,
+        "intercept_": intercept if w.ndim > 1 else float(intercept),
+    }
+
+
 def solve_rows(A, b, alpha, unit):
     """Minimise |A x - b|^2 + sum_j alpha_j x_j^2. ``unit`` is the unit of each
     variable, for the minimum norm."""
     n, d = A.shape
-    scale = _inverse(np.sqrt((A * A).sum(axis=0)))
+    scale = inverse_lengths(np.sqrt((A * A).sum(axis=0)))
     if n <= d:
         rows = np.column_stack([dense(A), b])
     else:
@@ -69,7 +81,7 @@ def solve_moments(A, b, C, alpha, unit, exact=True):
     in which C is not. The equation is then solved directly, because C^+ would only
     amplify rounding errors.
     """
-    scale = _inverse(np.sqrt(C.diagonal()))
+    scale = inverse_lengths(np.sqrt(C.diagonal()))
     scaled, target = scale[:, None] * A * scale, scale * b
     if exact and not alpha.any():
         solution = _ridge(scaled, target, alpha, scale, unit)
@@ -90,7 +102,7 @@ def solve_moments(A, b, C, alpha, unit, exact=True):
 def root_of_inverse(C):
     """A root with |root^T u|^2 = u^T C^+ u, and the root of the condition number of the
     scaled C within its rank."""
-    scale = _inverse(np.sqrt(C.diagonal()))
+    scale = inverse_lengths(np.sqrt(C.diagonal()))
     values, vectors = np.linalg.eigh(scale[:, None] * C * scale)
     positive = values > EIGENVALUE_ROUNDING * max(values[-1], 0.0)
     values = np.sqrt(values[positive])
@@ -111,7 +123,7 @@ def is_endless(A, C, x, n_rows):
     if n_rows < 10 * len(x):  # growth could be noise
         return False
     rounding = 1e-9  # of an eigenvalue
-    scale = _inverse(np.sqrt(C.diagonal()))
+    scale = inverse_lengths(np.sqrt(C.diagonal()))
     scaled = scale[:, None] * A * scale
     symmetric = scaled + scaled.T + rounding * np.eye(len(A))
     try:
@@ -132,12 +144,17 @@ def check_ends(A, C):
     root = root_of_inverse(C)[0]
     values = np.linalg.svd(root.T @ A @ root, compute_uv=False)
     if len(values) and values[-1] <= SINGULAR * values[0]:
-        raise ValueError(
-            "gamma must be a number < 1, got 1: without a discount, values are "
-            "determined only if an episode ends from every state under the policy that "
-            "is evaluated, which these transitions do not show. Pass terminal= to mark "
-            "the transitions that end an episode."
-        )
+        refuse_no_ends()
+
+
+def refuse_no_ends():
+    """Raise the ValueError for a gamma of 1 that does not determine the values."""
+    raise ValueError(
+        "gamma must be a number < 1, got 1: without a discount, values are determined "
+        "only if an episode ends from every state under the policy that is evaluated, "
+        "which these transitions do not show. Pass terminal= to mark the transitions "
+        "that end an episode."
+    )
 
 
 def _ridge(A, b, alpha, scale, unit):
@@ -157,7 +174,7 @@ def _ridge(A, b, alpha, scale, unit):
     v, _, rank, values = np.linalg.lstsq(A, b, rcond=rounding)
     x = scale * v
     if 0 < rank < d:  # x divided by its units should have minimum norm, not v
-        lengths = _inverse(unit) / scale
+        lengths = inverse_lengths(unit) / scale
         # QR with pivoting takes half the time of the SVD
         again, _, same, _ = linalg.lstsq(
             A * lengths, b, rounding, lapack_driver="gelsy", check_finite=False
@@ -185,7 +202,7 @@ def _square(v):
     return float(v @ v)
 
 
-def _inverse(lengths):
+def inverse_lengths(lengths):
     """1 / lengths, and 1 where a length is 0."""
     lengths = np.asarray(lengths).ravel()
     return 1 / np.where(lengths > 0, lengths, 1.0)

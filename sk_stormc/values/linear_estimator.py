@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.fitting.estimator import CompositionalEstimator
-from sk_stormc.utils.blocks import is_dask, map_lazily, without_rows
+from sk_stormc.utils.blocks import computed, is_dask, map_lazily, without_rows
 from sk_stormc.utils.types import Features, FloatArray
 from sk_stormc.utils.validation import check_bool, check_number, row_weights
 from sk_stormc.utils.warnings import warn
@@ -19,6 +19,7 @@ from sk_stormc.values.lstd import forget
 from sk_stormc.values.problems import LARGEST_HESSIAN
 from sk_stormc.values.states import checked_data, checked_states
 from sk_stormc.values.transitions import (
+    LogColumns,
     order_of_log,
     successors,
     transform,
@@ -248,6 +249,10 @@ class LinearEstimator(CompositionalEstimator):
         """The temporal-difference errors, NaN where the successor is unknown, the
         terminal flags and the `Order` of the rows."""
         check_is_fitted(self)
+        X, y, *more = computed(X, y, *action.values(), *log_columns)
+        action = dict(zip(action, more, strict=False))
+        log_columns = LogColumns(*more[len(action) :])
+        log_columns.check_labels(X, y, **action)
         states, y = checked_data(self, X, y, reset=False)
         check_given(self, log_columns)
         order = order_of_log(log_columns, len(y))

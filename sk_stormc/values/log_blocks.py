@@ -71,7 +71,7 @@ class LogBlocks:
             row_weights(weight, 1)  # a constant has no effect
             columns["sample_weight"] = None
         names = [name for name, column in columns.items() if column is not None]
-        self.blocks = blocks_of(*(columns[name] for name in names))
+        self.blocks = blocks_of(*(columns[name] for name in names), names=names)
         self.empty, make_frame = without_rows(X), None
         if columns_of(X) is not None:
             make_frame = partial(type(self.empty), columns=self.empty.columns)

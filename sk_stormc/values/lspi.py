@@ -2,32 +2,37 @@
 least-squares policy iteration."""
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import block_diag
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.blocks import added
 from sk_stormc.utils.warnings import warn
+from sk_stormc.values.action_blocks import (
+    LARGEST_SYSTEM,
+    ActionBlocks,
+    Transitions,
+    Uniform,
+    WholeEquations,
+    batches,
+    expected_pairs,
+    expected_values,
+    pairs,
+    sums_by_action,
+)
 from sk_stormc.values.least_squares import Solution
-from sk_stormc.values.lstd import Moments
-from sk_stormc.values.markov import dense, largest_values, scale_rows
+from sk_stormc.values.markov import dense, scale_rows
 from sk_stormc.values.objectives import with_ridge
-from sk_stormc.values.policies import chosen, numbers_of, warn_of_unknown
+from sk_stormc.values.policies import numbers_of, warn_of_unknown
 from sk_stormc.values.projected import ProjectedBellmanProblem
 from sk_stormc.values.transitions import NONE, Chunk
 from sk_stormc.values.uncertainty import spread_of_sums, sums_of_episodes
 
-
-def of_actions(Z, chances):
-    """Features of state-action pairs (CSR): the state's in the block of each action,
-    times its probability."""
-    return sparse.csr_array(
-        sparse.hstack([sparse.csr_array(scale_rows(column, Z)) for column in chances.T])
-    )
+# columns of all actions together up to which rows in blocks are added up
+LARGEST_FORMED = 4000
 
 
 def unknown_actions(Z, occurs):
@@ -37,8 +42,13 @@ def unknown_actions(Z, occurs):
     An action is not in the log for a state if the state has a feature that only rows
     with other actions have.
     """
-    missing = occurs.any(axis=0) & ~occurs
-    return dense(abs(Z) @ missing.T.astype(float)) > 0 if missing.any() else None
+    missing = (occurs.any(axis=0) & ~occurs).T.astype(float)
+    if not missing.any():
+        return None
+    unknown = np.empty((Z.shape[0], len(occurs)), dtype=bool)
+    for rows in batches(*unknown.shape):
+        unknown[rows] = dense(abs(Z[rows]) @ missing) > 0
+    return unknown
 
 
 def best_actions(values, unknown=None, before=None):
@@ -80,17 +90,25 @@ class GreedyPolicy:
             return np.zeros(Z.shape[0], dtype=int) if self.first else None
         states, action = self._last
         if states is not Z:
-            earlier = self.before.action(Z, unknown)
-            action = best_actions(Z @ self.w.T, unknown, earlier)
+            earlier, action = self.before.action(Z, unknown), np.empty(Z.shape[0], int)
+            for rows in batches(len(action), len(self.w)):
+                of_rows = (
+                    None if part is None else part[rows] for part in (unknown, earlier)
+                )
+                action[rows] = best_actions(Z[rows] @ self.w.T, *of_rows)
             self._last = Z, action
         return action
 
     def chances(self, Z, unknown, m):
-        """The probabilities of m actions in states with features Z."""
+        """The probabilities of m actions in states with features Z (CSR, except for the
+        uniform policy)."""
         if self.mixed:
-            return np.mean([one.chances(Z, unknown, m) for one in self.mixed], axis=0)
-        action = self.action(Z, unknown)
-        return np.full((Z.shape[0], m), 1 / m) if action is None else chosen(action, m)
+            all_of_them = [one.chances(Z, unknown, m) for one in self.mixed]
+            return sum(all_of_them[1:], all_of_them[0]) / len(all_of_them)
+        action, n = self.action(Z, unknown), Z.shape[0]
+        if action is None:
+            return np.broadcast_to(1 / m, (n, m))
+        return sparse.csr_array((np.ones(n), action, np.arange(n + 1)), shape=(n, m))
 
 
 class ActionSums:
@@ -113,25 +131,36 @@ class ActionSums:
         by_action, self.weight, self.n_rows, self.n_ongoing, rewards = total
         self.log, self.gamma = log, estimator.gamma
         self.actions = np.array(sorted(by_action))
-        C, after, b, largest = zip(
-            *(by_action[action] for action in self.actions.tolist()), strict=True
+        C, after, b, largest, self.counts = map(
+            np.array,
+            zip(*(by_action[action] for action in self.actions.tolist()), strict=True),
         )
-        m, d = self.shape = len(C), len(b[0])
-        self.ridge = np.tile(estimator._alphas(d), m)
+        self.C, after, self.b = (part / self.weight for part in (C, after, b))
+        m, d = self.shape = b.shape
+        self.ridge = estimator._alphas(d)
         self.largest = np.array([of_action.values for of_action in largest])
         self.occurs = self.largest > 0
-        self.C, self.b = block_diag(*C) / self.weight, np.concatenate(b) / self.weight
         # the highest reward, and minus the lowest one
         self.rewards = rewards.values
-        led = np.repeat(np.stack(after)[:, :, None], m, axis=2) / m
         self.uniform = GreedyPolicy()
-        # the last policy with sums, and these
-        self._led = self.uniform, led / self.weight
-        self._evaluated = None  # the moments of the last solution
         in_memory = isinstance(log, Chunk)
         self._block = (
             action_block(log, self.actions, self.occurs) if in_memory else None
         )
+        self.goes_on = self.n_ongoing > 0 < self.gamma
+        # whether sums are formed for each pair of actions
+        self.formed = self.goes_on and (m * d <= LARGEST_SYSTEM or not in_memory)
+        if self.formed and m * d > LARGEST_FORMED:
+            raise ValueError(
+                f"X must have at most {LARGEST_FORMED} features for rows in blocks, of "
+                f"all actions together, got {m} actions with {d}: use fit of rows in "
+                "memory, which forms no such sums"
+            )
+        self._solved = None  # the last equations
+        # the last policy with sums, and these
+        self._led = self.uniform, Uniform(after)
+        if self.formed:
+            self._led = self.uniform, np.repeat(after[:, :, None], m, axis=2) / m
 
     def _sum(self, function):
         """Add up ``function(*action_block)`` over the log."""
@@ -144,38 +173,47 @@ class ActionSums:
         """Keep the sums of psi_k psi'_k^T of a policy. Return its share of unknown
         actions in the successors, the fraction of these in which it differs from the
         policy ``before``, and a digest of its actions."""
-        actions = self.actions
+        actions, formed, weight = self.actions, self.formed, self.weight
+        goes_on = self.goes_on
+        uniform = before is self.uniform
 
         def of_block(t, ongoing, next_Z, unknown, number):
             chances = chances_in(policy, t, next_Z, unknown, actions)
             rare = probability_of(unknown, chances)
-            changed = 0
-            if before is not None:
+            changed, digest = len(ongoing) * (len(actions) > 1), b""
+            if before is not None and not uniform:
                 differ = chances != chances_in(before, t, next_Z, unknown, actions)
-                changed = int(differ.any(axis=1).sum())
-            digest = hashlib.sha256(np.ascontiguousarray(chances)).digest()
-            led = led_to(t, ongoing, next_Z, number, chances)
+                changed = len(np.unique(differ.nonzero()[0]))
+            if before is not None:
+                digest = hashlib.sha256(chances.indices).digest()
+            led = None
+            if formed:
+                led = led_to(t, ongoing, next_Z, number, dense(chances))
+            elif goes_on:
+                rows = t.Z, t.next_Z, t.weights / weight
+                led = Transitions(*rows, number, ongoing, chances)
             return led, rare, changed, [digest]
 
         led, rare, changed, digests = self._sum(of_block)
-        self._led = policy, led / self.weight
+        self._led = policy, led / weight if formed else led
         n = max(1, self.n_ongoing)
         return rare / n, changed / n, tuple(digests)
 
-    def moments(self, policy):
-        """The moments of a policy."""
+    def equations(self, policy):
+        """The equations for a policy."""
         if self._led[0] is not policy:
             self.evaluate(policy)
-        n = len(self.b)
-        A = self.C - self.gamma * self._led[1].reshape(n, n)
-        sums = np.column_stack([A, self.C, self.b])
-        self._evaluated = Moments(sums, 1.0, self.n_rows, self.largest.ravel())
-        return self._evaluated
+        led = self._led[1]
+        sums = self.C, self.b, self.largest, self.ridge, self.gamma
+        if self.formed:
+            return WholeEquations(*sums, led.reshape(2 * (self.b.size,)), self.n_rows)
+        return ActionBlocks(*sums, led if self.goes_on else None, self.counts)
 
     def solution(self, policy):
         """The coefficients of LSTDQ for a policy, and the `Solution`."""
-        solution = self.moments(policy).solution(self.ridge, ends=self.gamma == 1)
-        return solution.x.reshape(self.shape), solution
+        self._solved = self.equations(policy)
+        solution = self._solved.solution()
+        return solution.x, solution
 
     def spread(self, policy, w):
         """The `Spread` of the values of the policy that was solved last, for the
@@ -184,15 +222,15 @@ class ActionSums:
         gamma, m = self.gamma, self.shape[0]
 
         def scores_of(t, ongoing, next_Z, unknown, number):
-            error = (t.Z @ w.T)[np.arange(len(t.y)), number] - t.y
+            psi = pairs(t.Z, number, m)
+            error = psi @ w.ravel() - t.y
             chances = chances_in(policy, t, next_Z, unknown, actions)
-            error[ongoing] -= gamma * (chances * (next_Z @ w.T)).sum(axis=1)
-            psi = of_actions(t.Z, chosen(number, m))[:, columns]
-            return sums_of_episodes(t, psi, error)
+            error[ongoing] -= gamma * expected_values(next_Z, w, chances)
+            return sums_of_episodes(t, psi[:, columns], error)
 
-        moments = replace(self._evaluated or self.moments(policy), weight=self.weight)
-        bread = (moments.parts[0] + np.diag(self.ridge))[np.ix_(columns, columns)]
-        return spread_of_sums(self._sum(scores_of), bread, moments)
+        bread = (self._solved or self.equations(policy)).matrix()
+        bread = bread[np.ix_(columns, columns)]
+        return spread_of_sums(self._sum(scores_of), bread, self)
 
     def problem(self, policy):
         """The compositional problem of a given policy for a log in memory, and a
@@ -203,9 +241,10 @@ class ActionSums:
         chances[ongoing] = log.following.chances(policy, self.actions)
         rare = probability_of(unknown, chances[ongoing])
         warn_of_unknown(rare / max(1, self.n_ongoing))
-        left = of_actions(log.Z, chosen(number, m))[:, at]
-        after = of_actions(log.next_Z, chances)[:, at]
-        *rows, weights = with_ridge(left, after, log.y, log.weights, self.ridge[at])
+        left = pairs(log.Z, number, m)[:, at]
+        after = expected_pairs(log.next_Z, chances)[:, at]
+        ridge = np.tile(self.ridge, m)[at]
+        *rows, weights = with_ridge(left, after, log.y, log.weights, ridge)
 
         def spread_out(x):
             w = np.zeros(self.occurs.size)
@@ -224,16 +263,18 @@ def probability_of(unknown, chances):
 def sums_of_actions(t):
     """Sums over the transitions of a block that are the same for all policies: of each
     action, and of all."""
-    weighted, by_action = scale_rows(t.weights, t.Z), SumsOfActions()
-    for action in np.unique(t.action).tolist():
-        rows = t.action == action
-        left, Z = weighted[rows].T, t.Z[rows]
-        by_action[action] = (
-            dense(left @ Z),
-            dense(left @ t.next_Z[rows]),
-            left @ t.y[rows],
-            Largest(largest_values(Z)),
+    labels, number, counts = np.unique(
+        t.action, return_inverse=True, return_counts=True
+    )
+    rows = t.Z, t.next_Z, t.y, t.weights
+    C, after, b, largest = sums_by_action(*rows, number, len(labels))
+    by_action = SumsOfActions(
+        zip(
+            labels.tolist(),
+            zip(C, after, b, map(Largest, largest), counts, strict=True),
+            strict=True,
         )
+    )
     n_ongoing, rewards = int((~t.terminal).sum()), np.array([t.y.max(), -t.y.min()])
     return by_action, t.weights.sum(), len(t.y), n_ongoing, Largest(rewards)
 
@@ -354,15 +395,3 @@ def warn_if_not_converged(changes):
         ConvergenceWarning,
     )
     return StopReason.MAX_ITER
-
-
-def of_columns(w, fit_intercept):
-    """Split w into coefficients and intercepts. With an intercept, it is the last
-    column."""
-    coef, intercept = w, np.zeros(w.shape[:-1])
-    if fit_intercept:
-        coef, intercept = w[..., :-1], w[..., -1]
-    return {
-        "coef_": coef,
-        "intercept_": intercept if w.ndim > 1 else float(intercept),
-    }

@@ -69,6 +69,13 @@ def scale_rows(weights, A):
     )
 
 
+def side_by_side(A, B):
+    """The columns of A, followed by those of B: dense, or CSR if A is sparse."""
+    if sparse.issparse(A):
+        return sparse.csr_array(sparse.hstack([A, B]))
+    return np.hstack([A, B])
+
+
 def summed_entries(rows, columns, weights, values, shape):
     """The sums of the weights of each entry of a matrix, and the weighted means of its
     values, as CSR arrays with the same entries."""

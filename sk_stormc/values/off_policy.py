@@ -10,6 +10,7 @@ import numpy as np
 from scipy import stats
 
 from sk_stormc.utils.blocks import blocks_of, is_dask
+from sk_stormc.utils.frames import check_row_labels
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import (
@@ -284,6 +285,12 @@ def off_policy_value(
     check_choice("method", method, METHODS)
     check_int("cv", cv, low=2)
     columns = y, importance_ratio, episode
+    check_row_labels(
+        {"y": y, "importance_ratio": importance_ratio, "episode": episode, "time": time}
+        | {"terminal": terminal, "X": X, "action": action, "target": target}
+        | {"next_X": next_X},
+        of_other_rows=("y", "next_X", "target"),
+    )
     modelled = method in ("dr", "wdr")
     if is_dask(y):
         if modelled:
@@ -295,7 +302,8 @@ def off_policy_value(
             raise ValueError("importance_ratio and episode must be given, got None")
         more = {"time": time, "terminal": terminal}
         more = {name: part for name, part in more.items() if part is not None}
-        blocks = blocks_of(*columns, *more.values())
+        names = "y", "importance_ratio", "episode", *more
+        blocks = blocks_of(*columns, *more.values(), names=names)
 
         def sum_of(function):
             def of_block(*parts):

@@ -12,14 +12,14 @@ from sk_stormc.values.markov import SUM_TOLERANCE, refuse_rows
 NUMBERS = int, float, np.number, np.bool_
 
 
-def check_actions(action, n):
+def check_actions(action, n, name="action"):
     """The n checked action labels."""
     if action is None:
-        raise ValueError("action must be given, the action of each row, got None")
+        raise ValueError(f"{name} must be given, the action of each row, got None")
     labels = np.asarray(action)
     if labels.shape != (n,):
         raise ValueError(
-            f"action must be one label for each of the {n} rows, got shape "
+            f"{name} must be one label for each of the {n} rows, got shape "
             f"{labels.shape}. If each action is a vector, "
             "number the finitely many actions and give these numbers."
         )
@@ -37,27 +37,41 @@ def check_actions(action, n):
                 short(action) if odd is None else f"{short(labels[odd])} in row {odd}"
             )
             raise ValueError(
-                f"action must be all integers or all strings, got {where}"
+                f"{name} must be all integers or all strings, got {where}"
             ) from None
     if labels.dtype.kind not in "iubfU":
         raise ValueError(
-            f"action must be integers or strings, got {labels.dtype} values such as "
+            f"{name} must be integers or strings, got {labels.dtype} values such as "
             f"{labels[0]!r}"
         )
     if labels.dtype.kind == "f":
         refuse_rows(
             ~np.isfinite(labels),
-            lambda k: f"action must be finite, got {labels[k]} in row {k}",
+            lambda k: f"{name} must be finite, got {labels[k]} in row {k}",
         )
         refuse_rows(
             labels != np.rint(labels),
             lambda k: (
-                f"action must be labels of a finite choice, got {labels[k]} in row "
+                f"{name} must be labels of a finite choice, got {labels[k]} in row "
                 f"{k}: give the numbers of the bins of a continuous action"
             ),
         )
         labels = labels.astype(np.int64)
     return labels
+
+
+def distinct_actions(actions):
+    """The sorted labels of all actions, from a list of them."""
+    try:
+        n = len(actions)
+        one_each = n > 0 and np.ndim(actions) == 1
+    except (TypeError, ValueError):
+        one_each = False
+    if not one_each:
+        raise ValueError(
+            f"actions must be a list of the labels of all actions, got {short(actions)}"
+        )
+    return np.unique(check_actions(actions, n, "actions"))
 
 
 def numbers_of(labels, actions, where="action", among="those that fit had", hint=""):
@@ -66,7 +80,7 @@ def numbers_of(labels, actions, where="action", among="those that fit had", hint
     refuse_rows(
         actions[at] != labels,
         lambda k: (
-            f"{where} must be among {among}, {actions.tolist()}, got "
+            f"{where} must be among {among}, {short(actions.tolist())}, got "
             f"{labels[k].item()!r} in row {k}{hint}"
         ),
     )

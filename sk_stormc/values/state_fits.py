@@ -10,10 +10,10 @@ import numpy as np
 from sk_stormc.fitting.runs import Fit
 from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.mapped_rows import MappedRows, blocks
-from sk_stormc.values.least_squares import check_ends
+from sk_stormc.values.least_squares import check_ends, of_columns
 from sk_stormc.values.linear_estimator import notify_of
 from sk_stormc.values.log_blocks import LogBlocks, reads_blocks
-from sk_stormc.values.lspi import Largest, of_columns
+from sk_stormc.values.lspi import Largest
 from sk_stormc.values.lstd import (
     Collected,
     Moments,
@@ -127,9 +127,8 @@ def fit_states(estimator, X, y, log_columns, before):
 
     spread = None
     if labelled and projected:
-        bread = moments.means()[0] + np.diag(alpha)
-        scores = scores_of(chunk, x, sums)
-        spread = spread_of_sums(scores, bread, moments, estimator.half_life)
+        occur = np.arange(len(columns))
+        spread = spread_of_projected(estimator, chunk, moments, x, alpha, sums, occur)
     elif labelled:
         spread = spread_of_bellman(log, number, x, alpha, gamma, estimator.half_life)
     fitted = values(x) | {
@@ -164,10 +163,8 @@ def fit_blocks(estimator, X, y, log_columns, reason):
     x, columns, spread = solution.x, np.flatnonzero(moments.largest), None
     if log_columns.episode is not None and d <= LARGEST_HESSIAN:
         sums = Collected.none(d, gamma)
-        bread = moments.means()[0] + np.diag(alpha)
-        bread = bread[np.ix_(columns, columns)]
-        scores = log.sum(lambda t: scores_of(t, x, sums, columns))
-        spread = spread_of_sums(scores, bread, moments, estimator.half_life), columns
+        parts = log, moments, x, alpha, sums, columns
+        spread = spread_of_projected(estimator, *parts), columns
     if not alpha.any():
         differ = moments.largest if len(few.rows) == 1 else ends.values.sum(axis=0)
         warn_of_few_states(
@@ -184,15 +181,19 @@ def fit_blocks(estimator, X, y, log_columns, reason):
     return estimator._store(log.empty, fitted, exact)
 
 
-def scores_of(t, x, sums, columns=slice(None)):
-    """The contributions of the episodes of a chunk to the equations of the "projected"
-    objective at x, for some of the features. ``sums`` are the `Collected` before it."""
-    eligible, traces = t.Z, sums.traces
-    if traces.decay:
-        traced = traces.over(t)
-        eligible = np.vstack([block for _, block in traced])
-    error = t.Z @ x - sums.gamma * (t.next_Z @ x) - t.y
-    return sums_of_episodes(t, eligible[:, columns], error)
+def spread_of_projected(estimator, log, moments, x, alpha, sums, columns):
+    """The `Spread` of the solution x of the "projected" objective, for some of the
+    features, from the moments of a log and the `Collected` before it."""
+
+    def scores_of(t):
+        eligible = t.Z
+        if sums.traces.decay:
+            eligible = np.vstack([traces for _, traces in sums.traces.over(t)])
+        error = t.Z @ x - sums.gamma * (t.next_Z @ x) - t.y
+        return sums_of_episodes(t, eligible[:, columns], error)
+
+    bread = (moments.means()[0] + np.diag(alpha))[np.ix_(columns, columns)]
+    return spread_of_sums(log.sum(scores_of), bread, moments, estimator.half_life)
 
 
 @dataclass(frozen=True, eq=False)

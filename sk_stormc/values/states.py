@@ -15,6 +15,7 @@ from sk_stormc.utils.blocks import check_finite_rows
 from sk_stormc.utils.frames import column, is_table
 from sk_stormc.utils.validation import (
     all_finite,
+    as_numbers,
     check_in_memory,
     check_numeric,
     naming,
@@ -28,8 +29,9 @@ def checked_data(estimator, X, y, reset=True):
     """The checked states, as `rows_of`, and rewards. Raises ValueError for dates."""
     check_numeric("y", y)
     states = checked_states(estimator, X, "X", reset)
+    y = y if y is None else as_numbers("y", y)  # scikit-learn's own error of None
     with naming("y"):
-        check_finite_rows("y", np.atleast_1d(np.asarray(y)))
+        check_finite_rows("y", np.atleast_1d(y))
         _, y = check_X_y(
             states,
             y,

@@ -13,11 +13,12 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing
 
-from sk_stormc.solvers import StopReason
+from sk_stormc.solvers import SOLVERS, CompositionalSolver, StopReason
 from sk_stormc.streams.problem import WINDOW, stack
 from sk_stormc.utils.frames import is_table
 from sk_stormc.utils.validation import is_word, short
 from sk_stormc.utils.warnings import warn
+from sk_stormc.values.action_blocks import expected_pairs, pairs
 from sk_stormc.values.episodes import (
     WARNED_SHARE,
     check_episode,
@@ -26,13 +27,13 @@ from sk_stormc.values.episodes import (
     fading,
     remaining,
 )
+from sk_stormc.values.least_squares import of_columns
 from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
-from sk_stormc.values.lspi import of_actions, of_columns
 from sk_stormc.values.lstd import ILL_CONDITIONED, Collected, attributes_of, forget
 from sk_stormc.values.markov import refuse_rows
-from sk_stormc.values.policies import check_actions, chosen, numbers_of
+from sk_stormc.values.policies import distinct_actions, numbers_of
 from sk_stormc.values.transition_stream import TransitionStream
-from sk_stormc.values.transitions import LogColumns, Reader
+from sk_stormc.values.transitions import LogColumns, Reader, order_of_log
 from sk_stormc.values.uncertainty import MAX_GROUPED_FEATURES, Groups
 
 # features for which the moments, four square matrices, still fit in 512 MB
@@ -49,23 +50,22 @@ def read_chunk(estimator, X, y, action, log_columns):
     labels, time, waiting = log_columns.episode, log_columns.time, None
     if log_columns.next_X is not None or (labels is None and time is None):
         return reader(0, X, y, action, log_columns), reader.features, None
-    # errors name the numbers of the new rows
-    _, y, action, ratios, weights, _ = reader.checked(X, y, action, log_columns)
-    n = len(y)
+    checked = reader.checked(X, y, action, log_columns)
+    before, n = estimator._pending, len(checked[0])
     log_columns = LogColumns(
         terminal=check_terminal(log_columns.terminal, n),
         time=None if time is None else check_time(time, n),
         episode=None if labels is None else check_episode(labels, n),
-        sample_weight=weights,
-        importance_ratio=ratios,
     )
-    columns = {"X": X, "y": y, "action": action} | log_columns._asdict()
-    if estimator._pending is not None:
-        columns = after_waiting(estimator._pending, columns)
+    columns = dict(enumerate(checked)) | {"X": X} | log_columns._asdict()
+    if before is not None:
+        order_of_log(log_columns, n)  # its errors name the numbers of the new rows
+        columns = after_waiting(before, columns)
     if time is not None:
         check_times(columns["time"], increase=labels is None)
-    X, y, action, *log_columns = columns.values()
-    chunk = reader(0, X, y, action, LogColumns(*log_columns))
+    *checked, X, next_X, terminal, time, labels, _, _ = columns.values()
+    log_columns = LogColumns(next_X, terminal, time, labels)
+    chunk = reader.read(0, X, log_columns, *checked)
     if len(chunk.waiting):
         waiting = some_of(columns, chunk.waiting)
     return chunk, reader.features, waiting
@@ -107,7 +107,11 @@ def after_waiting(waiting, columns):
 def some_of(columns, rows):
     """Some rows of all columns that are not None."""
     return {
-        name: None if column is None else _safe_indexing(column, rows)
+        name: column[rows]
+        if isinstance(column, np.ndarray)
+        else None
+        if column is None
+        else _safe_indexing(column, rows)
         for name, column in columns.items()
     }
 
@@ -363,9 +367,10 @@ def streams_actions(estimator):
             "policy='greedy' evaluates several policies on all transitions, so it "
             "needs them at once: partial_fit is for a given policy"
         )
-    if not is_word(estimator.solver, "auto", "lstd"):
+    solver = estimator.solver
+    if is_word(solver, *SOLVERS) or isinstance(solver, CompositionalSolver):
         raise AttributeError(
-            f"{estimator.solver!r} needs all transitions at once; for partial_fit set "
+            f"{solver!r} needs all transitions at once; for partial_fit set "
             "solver='auto'"
         )
     return True
@@ -383,17 +388,15 @@ def pairs_of(chunk, labels, policy):
     chances[chunk.following.ongoing()] = chunk.following.chances(policy, labels)
     return replace(
         chunk,
-        Z=of_actions(chunk.Z, chosen(taken, len(labels))),
-        next_Z=of_actions(chunk.next_Z, chances),
+        Z=pairs(chunk.Z, taken, len(labels)),
+        next_Z=expected_pairs(chunk.next_Z, chances),
     )
 
 
 def labels_of(estimator, taken, actions):
     """The sorted labels of all actions: those of the first call, or of an earlier
     fit."""
-    labels = (
-        None if actions is None else np.unique(check_actions(actions, len(actions)))
-    )
+    labels = None if actions is None else distinct_actions(actions)
     if hasattr(estimator, "actions_"):
         if labels is not None and not np.array_equal(labels, estimator.actions_):
             raise ValueError(

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_array
 
+from sk_stormc.utils.frames import check_row_labels
 from sk_stormc.utils.validation import as_flags, as_numbers, row_weights
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import (
@@ -37,6 +38,7 @@ from sk_stormc.values.markov import (
     minus_scaled,
     normalized_weights,
     refuse_rows,
+    side_by_side,
 )
 from sk_stormc.values.policies import check_actions, policy_chances
 from sk_stormc.values.states import HASHED, check_next, checked_data
@@ -176,12 +178,7 @@ def with_intercept(Z, intercept):
     """The features, with a column of ones if ``intercept``."""
     if not intercept:
         return Z
-    columns = Z, np.ones((Z.shape[0], 1))
-    return (
-        sparse.csr_array(sparse.hstack(columns))
-        if sparse.issparse(Z)
-        else np.hstack(columns)
-    )
+    return side_by_side(Z, np.ones((Z.shape[0], 1)))
 
 
 class LogColumns(NamedTuple):
@@ -193,6 +190,13 @@ class LogColumns(NamedTuple):
     episode: Any = None
     sample_weight: Any = None
     importance_ratio: Any = None
+
+    def check_labels(self, X, y, **action):
+        """Raise a ValueError if tables in memory have other labels of rows than X, or
+        the same in another order. Rewards and successors may have those of the next
+        rows."""
+        tables = {"X": X, "y": y} | action | self._asdict()
+        check_row_labels(tables, of_other_rows=("y", "next_X"))
 
     def successor_names(self, earlier=()):
         """Names of the arguments about successors that are given now or were
@@ -221,7 +225,9 @@ class LogColumns(NamedTuple):
 
 @dataclass(eq=False)
 class Chunk:
-    """Transitions of which it is known how they end, in the order of time."""
+    """Transitions of which it is known how they end, in the order of time. Those of
+    weight 0 are left out, except in a stream and with eligibility traces, which they
+    end."""
 
     Z: np.ndarray  # features of the states
     next_Z: np.ndarray  # features of the successors, 0 after terminal transitions
@@ -302,11 +308,14 @@ class Reader:
 
     def __call__(self, start, X, y, action, log_columns):
         """The `Chunk` of rows, the first of which is row ``start`` of the log."""
+        checked = self.checked(X, y, action, log_columns)
+        return self.read(start, X, log_columns, *checked)
+
+    def read(self, start, X, log_columns, states, y, action, ratios, weights):
+        """The `Chunk` of rows of which the parts in ``checked`` are known."""
         estimator, whole = self.estimator, self.kind == "log"
-        states, y, action, ratios, weights, order = self.checked(
-            X, y, action, log_columns
-        )
         n, warns = len(y), self.kind != "block"
+        order = order_of_log(log_columns, n)
         following = successors(estimator, X, states, log_columns, order, warns)
         known, terminal = following.known, following.terminal
         if warns and self.n_rows in (None, n):  # a sample is not in order
@@ -327,12 +336,14 @@ class Reader:
         if self.features is None:
             self.features = fitted_features(estimator, X, y)
         Z = transform(self.features, X, states, estimator.fit_intercept)
-        rows = slice(None)  # which avoids copies
+        rows, kept = slice(None), known  # a slice avoids copies
+        if self.kind != "chunk" and not estimator.trace_decay:
+            kept = known & (weights > 0)
         if order is not None and (np.diff(order.clock) < 0).any():
             rows = np.argsort(order.clock)
-            rows = rows[known[rows]]
-        elif not known.all():
-            rows = np.flatnonzero(known)
+            rows = rows[kept[rows]]
+        elif not kept.all():
+            rows = np.flatnonzero(kept)
         Z, following = Z[rows], following.of(rows)
         next_Z = following.features(self.features, Z, estimator.fit_intercept)
         labels, when, last = log_columns.episode, None, None
@@ -356,8 +367,8 @@ class Reader:
         )
 
     def checked(self, X, y, action, log_columns):
-        """The checked states, rewards, actions, importance ratios, weights and `Order`
-        of some rows."""
+        """The checked states, rewards, actions, importance ratios and weights of some
+        rows."""
         first = self.kind == "log" or (
             self.kind == "chunk" and not hasattr(self.estimator, "coef_")
         )
@@ -367,7 +378,7 @@ class Reader:
             action = np.zeros(n, int) if action is None else check_actions(action, n)
         ratios = check_ratios(log_columns.importance_ratio, n)
         weights = row_weights(log_columns.sample_weight, n, all_zero=self.kind != "log")
-        return states, y, action, ratios, weights, order_of_log(log_columns, n)
+        return states, y, action, ratios, weights
 
 
 def check_log(features, log_columns, states, ratios, order, following):

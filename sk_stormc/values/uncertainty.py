@@ -17,7 +17,7 @@ from sk_stormc.values.episodes import (
     remembered,
 )
 from sk_stormc.values.least_squares import SINGULAR
-from sk_stormc.values.markov import dense, minus_scaled, scale_rows
+from sk_stormc.values.markov import dense, minus_scaled, scale_rows, side_by_side
 from sk_stormc.values.traces import Traces
 
 # effective number of episodes below which standard errors are themselves uncertain
@@ -104,16 +104,17 @@ def spread_of_bellman(log, number, x, alpha, gamma, half_life):
 def sums_of_episodes(t, eligible, error):
     """Sums over the episodes of a chunk of the rows' contributions to the equations,
     ``eligible`` features times the weighted errors, and of the weights."""
-    scores = dense(scale_rows(t.weights * error, eligible))
-    rows = np.column_stack([scores, t.weights])
+    scores = scale_rows(t.weights * error, eligible)
+    rows = side_by_side(scores, t.weights[:, None])
     most = max(4, 2**24 // rows.shape[1])  # 134 MB, before episodes are grouped
     return SumsByKey.by(keys_of(t.episode), rows, most)
 
 
-def spread_of_sums(scores, bread, moments, half_life=None):
-    """The `Spread` of a fit from the sums of all episodes that count."""
-    sums = scores.sums[scores.sums[:, -1] > 0] / moments.weight
-    return Spread.of(bread, sums[:, :-1], moments.n_rows, half_life, sums[:, -1])
+def spread_of_sums(scores, bread, total, half_life=None):
+    """The `Spread` of a fit from the sums of all episodes that count. ``total`` has the
+    weight and the number of all rows."""
+    sums = scores.sums[scores.sums[:, -1] > 0] / total.weight
+    return Spread.of(bread, sums[:, :-1], total.n_rows, half_life, sums[:, -1])
 
 
 def sums_by(numbers, rows, factors):

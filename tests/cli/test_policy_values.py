@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sk_stormc import BellmanValueEstimator, off_policy_value
+from sk_stormc import BellmanValueEstimator, compare_policies, off_policy_value
 from sk_stormc.__main__ import main
 from sk_stormc.values.behaviour import estimated_ratios
 
@@ -107,8 +107,22 @@ def test_options_of_values(capsys):
     assert code == 0 and "with confidence 0.5, discount 0.5" in out
 
 
+def rows_of(out):
+    """The rows of the table of policies: the method, the value and its interval, and
+    the difference with its interval or None."""
+    lines = out[out.index("policy ") :].splitlines()[2:]
+    rows = {}
+    for line in lines[: lines.index("")]:
+        name, value, interval, gap, of_gap, _, _, method = re.split("  +", line)
+        ends = [] if of_gap == "-" else [gap, *of_gap.split(" to ")]
+        numbers = [value, *interval.split(" to "), *ends]
+        rows[name, method] = list(map(float, numbers))
+    return rows
+
+
 @pytest.mark.parametrize("given", ["--behaviour", "--action"])
 def test_the_value_of_another_policy(capsys, given):
+    """With one target, by all methods."""
     column = {"--behaviour": "old", "--action": "up"}[given]
     code, out, _ = run(
         capsys, "--data", "log.csv", "--state", "place", *COLUMNS, "--target", "new",
@@ -119,26 +133,58 @@ def test_the_value_of_another_policy(capsys, given):
     ratio = LOG["new"] / LOG["old"] if given == "--behaviour" else estimated_ratios(
         ONE_HOT[:, [2, 0, 1]], LOG["up"], LOG["new"], classifier, episode=LOG["run"]
     )  # fmt: skip
-    new, own = (
-        off_policy_value(LOG["gain"], ratios, LOG["run"], method="pdis")
-        for ratios in (ratio, np.ones(len(LOG)))
-    )
     assert code == 0
-    shown = number_of(out, f"value of the target policy: {INTERVAL}")
-    np.testing.assert_allclose(shown, [new.value, *new.interval()], rtol=1e-3)
-    shown = number_of(out, f"that of the policy that acted: {INTERVAL}")
-    difference = [new.value - own.value, *(new - own).interval()]
-    np.testing.assert_allclose(shown, difference, rtol=1e-3)
-    assert ("estimated" in out) == (given == "--action")
+    rows = rows_of(out)
+    assert list(rows) == [
+        ("behaviour", "mean"), *(("new", m) for m in ("pdis", "is", "wis", "wpdis"))
+    ]  # fmt: skip
+    own = off_policy_value(LOG["gain"], np.ones(len(LOG)), LOG["run"], method="is")
+    np.testing.assert_allclose(
+        rows.pop(("behaviour", "mean")), [own.value, *own.interval()], rtol=1e-3
+    )
+    for (_, method), shown in rows.items():
+        new = off_policy_value(LOG["gain"], ratio, LOG["run"], method=method)
+        gap = new - own
+        expected = [new.value, *new.interval(), gap.value, *gap.interval()]
+        np.testing.assert_allclose(shown, expected, rtol=2e-3, atol=2e-4)
+    assert ("are estimated" in out) == (given == "--action")
+
+
+def test_several_policies_in_a_log_that_begins_with_the_newest(capsys):
+    args = [
+        "--state", "place", "--reward", "gain", "--terminal", "done", "--behaviour",
+        "old", "--target", "new,even", "--confidence", 0.95,
+    ]  # fmt: skip
+    log = LOG.assign(even=0.5, step=LOG.groupby("run").cumcount())
+    log.to_csv("log.csv", index=False)
+    outs = [run(capsys, "--data", "log.csv", *args, "--episode", "run")[1]]
+    # without labels, the ends divide the rows
+    outs += [run(capsys, "--data", "log.csv", *args)[1]]
+    day = pd.Timestamp("2026-01-01") + pd.to_timedelta(log["step"], "D")
+    log.assign(day=day.dt.date)[::-1].to_csv("log.csv", index=False)
+    for column in ("step", "day"):
+        given = [*args, "--episode", "run", "--time", column]
+        outs.append(run(capsys, "--data", "log.csv", *given)[1])
+    for out in outs:
+        results = (text.partition("\n\n")[2] for text in (out, outs[0]))
+        assert next(results) == next(results)
+    assert [name for name, _ in rows_of(outs[0])] == ["behaviour", "new", "even"]
+    found = compare_policies(
+        LOG.assign(even=0.5), {"new": "new", "even": "even"}, state="number",
+        action="up", reward="gain", episode="run", terminal="done", probability="old",
+        method="wpdis",
+    )  # fmt: skip
+    assert f"Best: {found.best_ or 'none'}" in outs[0]
 
 
 def test_the_simulated_walk(capsys):
     code, out, _ = run(capsys)
     assert code == 0
-    for up, pattern in ((0.5, "first states"), (0.6, "target policy")):
+    _, *first = number_of(out, f"value of the first states: {INTERVAL}")
+    other = rows_of(out)["more to the right", "wpdis"][1:3]
+    for up, (low, high) in ((0.5, first), (0.6, other)):
         moves = up * np.eye(5, k=1) + (1 - up) * np.eye(5, k=-1)
         exact = np.linalg.solve(np.eye(5) - 0.95 * moves, [0, 0, 0, 0, up])[2]
-        _, low, high = number_of(out, f"value of the {pattern}: {INTERVAL}")
         assert low < exact < high and high - low < 0.1
 
 

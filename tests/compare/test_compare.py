@@ -156,7 +156,8 @@ def test_final_gradients_and_points(compared):
 
 
 def test_given_seeds():
-    found = compare_solvers(PROBLEM, ["sarah-c"], n_seeds=[7, 3], max_ifo=20_000)
+    seeds = np.array([7, 3])
+    found = compare_solvers(PROBLEM, ["sarah-c"], n_seeds=seeds, max_ifo=20_000)
     for seed, run in zip((7, 3), found.runs["sarah-c"], strict=True):
         result = minimize(PROBLEM, "sarah-c", random_state=seed, max_ifo=20_000)
         assert run.seed == seed

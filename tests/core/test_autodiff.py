@@ -342,14 +342,59 @@ def test_penalties_of_leaves():
         pytrees(penalty=L1([0.1, 0.1, 0.1]))
 
 
-def test_functions_without_data_may_leave_out_the_row():
-    problem = problem_of(lambda x: x - 1, lambda x, u: u @ u, None, None)
-    assert np.isclose(problem.objective(np.array([2.0, 3.0, 1.0])), 5)
-    with pytest.raises(TypeError) as caught:
-        problem_of(lambda x, row: row[0] @ x, lambda u: u**2, (A, b), None)
-    assert (
-        "outer was called with x of shape (3,), u of a number" in caught.value.__notes__
+def test_calls_of_functions_without_data():
+    c = np.array([3.0, 1.0, 2.0])
+
+    def outer_with_option(x, u, squared=True):
+        assert squared is True
+        return u @ u if squared else u.sum()
+
+    def inner_with_default(x, c=c):
+        return x - c
+
+    def both_take_a_row(x, row):
+        assert row is None
+        return x - c
+
+    class Difference:
+        def __call__(self, x, *rest, scale=1.0):
+            assert not rest
+            return scale * (x - c)
+
+    x, expected = np.array([2.0, 3.0, 1.0]), 6.0
+    for inner in (lambda x: x - c, inner_with_default, both_take_a_row, Difference()):
+        for outer in (lambda x, u: u @ u, outer_with_option, lambda x, u, row: u @ u):
+            problem = problem_of(inner, outer, None, None)
+            assert np.isclose(problem.objective(x), expected)
+    rows = problem_of(
+        lambda x, row=None: row[0] @ x,
+        outer_data=None,
+        outer=lambda x, u, scale=2.0: scale * u,
     )
+    assert np.isclose(rows.objective(x), 2 * (A @ x).mean())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"outer": lambda x, u: u**2},
+            r"outer must be callable as outer\(x, u, row\), got a function of \(x, u\)",
+        ),
+        ({"inner": lambda x: x @ x}, r"callable as inner\(x, row\), got a function of"),
+        (
+            {"outer": lambda u: u**2, "outer_data": None},
+            r"outer must be callable as outer\(x, u\), got a function of \(u\)",
+        ),
+        (
+            {"outer": lambda x, u, row, more: u, "outer_data": None},
+            r"callable as outer\(x, u, row\), .* missing a required argument: 'more'",
+        ),
+    ],
+)
+def test_functions_of_other_arguments(changes, message):
+    with pytest.raises(ValueError, match=message):
+        problem_of(**changes)
 
 
 def test_one_table_on_both_sides_is_there_once():
@@ -394,6 +439,19 @@ def test_forms_of_data(tmp_path):
             expected,
             rtol=1e-5 if isinstance(rows, jax.Array) else 1e-13,
         )
+
+
+def test_floats_that_numpy_does_not_have():
+    rows, x0 = (np.asarray(jnp.asarray(part, jnp.bfloat16)) for part in (A, START))
+    expected = problem_of(inner_data=(rows.astype(float), b)).objective(np.array(START))
+    for table in (rows, jnp.asarray(rows)):
+        for start in (x0, jnp.asarray(x0), START):
+            problem = problem_of(inner_data=(table, b), x0=start)
+            assert np.isclose(problem.objective(np.array(START)), expected)
+    narrow = problem_of(lambda x, row: (row[0] @ x).astype(jnp.bfloat16))
+    assert np.isclose(
+        narrow.inner(np.array(START), None), (A @ START).mean(), atol=0.01
+    )
 
 
 def test_integers_stay_integers():
@@ -561,6 +619,11 @@ REFUSED = [
         {"outer": lambda x, u, row: jnp.log(-u)},
         "outer must be finite at x0, got nan with u the mean of inner",
     ),
+    (
+        {"inner_data": (A[:3], jax.random.split(jax.random.key(0), 3))},
+        r"inner_data\[1\] must be real numbers, got a jax.Array of key.*key_data",
+    ),
+    ({"inner": lambda x, row: jax.random.key(0)}, "inner must return a number"),
     ({"device_bytes": -1}, "device_bytes must be an integer >= 0, got -1"),
     (
         {"outer": lambda x, u, row: jnp.sqrt((0 * x) @ x)},
@@ -575,10 +638,9 @@ def test_invalid_arguments(changes, message):
         problem_of(**changes)
 
 
-@pytest.mark.parametrize("inner", [lambda x: x, lambda x, row: row[0] @ x[:2]])
-def test_errors_of_functions_tell_what_these_were_called_with(inner):
+def test_errors_of_functions_tell_what_these_were_called_with():
     with pytest.raises(TypeError) as caught:
-        problem_of(inner)
+        problem_of(lambda x, row: row[0] @ x[:2])
     assert (
         "inner was called with x of shape (3,), row of (shape (3,), a number)"
         in caught.value.__notes__

@@ -287,7 +287,10 @@ DELAYED = dask.delayed(A)
             r"inner_data\[0\] must be finite, got nan at \(1203, 0\) \(in partition 3, "
             "which begins at row 1000",
         ),
-        ((in_dask(A)[0], b[:9]), r"inner_data.*1500 rows, got shape \(9,\)"),
+        (
+            (in_dask(A)[0], b[:9]),
+            r"inner_data.1. must have the 1500 rows of inner_data.0., got shape \(9,\)",
+        ),
         ((in_dask(A)[0], in_dask(b, chunks=(1500,))[0]), "inner_data.*partition 0"),
         (in_dask(A[:0], b[:0], chunks=(0,)), "inner_data.* must have a row, got 0"),
         ((DELAYED, b), r"inner_data\[0\] must be an array, .* of dask, got a Delayed"),
@@ -359,3 +362,38 @@ def test_the_same_bits_for_one_and_two_workers():
             distributed.Client(cluster),
         ):
             same_bits(results(), expected)
+
+
+@pytest.mark.parametrize("side", ["inner_data", "outer_data"])
+@pytest.mark.parametrize("change, message", [
+    (lambda block: block[:-1], "must have the shape"),
+    (lambda block: np.ma.masked_greater(block, 1.0), "must have all its values, got"),
+], ids=["shorter", "masked"])  # fmt: skip
+def test_blocks_that_are_not_as_they_are_declared(side, change, message):
+    """Rows that a function drops were left out of the objective."""
+    rows = da.map_blocks(change, da.from_array(A, chunks=(500, 3)), dtype=float)
+    data = {"data": (A, b), "more": (A, b)}
+    data["data" if side == "inner_data" else "more"] = (rows, da.from_array(b, 500))
+    with pytest.raises(ValueError, match=rf"partition \d of {side}.0. {message}"):
+        problem_of(**data)
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_labels_of_rows_of_data_and_weights(lazy):
+    """Tables of a side belong to the same rows. They were joined by position."""
+    dd = pytest.importorskip("dask.dataframe", exc_type=ImportError)
+    pd = pytest.importorskip("pandas")
+    dates = pd.date_range("2020-01-01", periods=1500)
+    frame, reversed_b = pd.DataFrame(A, dates), pd.Series(b[::-1], dates[::-1])
+    rows = dd.from_pandas(frame, npartitions=3) if lazy else frame
+    message = "must have .* of the rows of inner_data.0., but has the label"
+    with pytest.raises(ValueError, match=f"inner_data.1. {message}"):
+        problem_of((rows, reversed_b), (A, b))
+    for make in (problem_of, robust_of):
+        name = "inner_data" if make is problem_of else "data"
+        with pytest.raises(
+            ValueError, match=f"sample_weight {message.replace('inner_data', name)}"
+        ):
+            make((rows, b), sample_weight=pd.Series(WEIGHTS, dates[::-1]))
+    same = problem_of((rows, reversed_b[::-1]), (A, b))
+    equal(same.gradient(X), slope(), rtol=1e-10)

@@ -64,3 +64,27 @@ def test_fit_says_what_to_do(method):
         match="fit a random sample of at most about a million rows, and transform all",
     ):
         getattr(SNEEmbedding(), method)(da.from_array(ROWS, chunks=100))
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+@pytest.mark.parametrize("change, message", [
+    (lambda block: block[:-1], r"partition \d of X must have the shape"),
+    (lambda block: np.ma.masked_greater(block, 1.0), "must have all its values, got"),
+    (lambda block: None, "must be an array, a data frame or a Series, got a NoneType"),
+], ids=["shorter", "masked", "None"])  # fmt: skip
+def test_blocks_that_are_not_as_they_are_declared(embedding, change, message):
+    rows = da.map_blocks(
+        change, da.from_array(ROWS, chunks=(100, 5)), dtype=float, meta=np.empty((0, 0))
+    )
+    with pytest.raises(ValueError, match=message):
+        embedding.transform(rows).compute()
+
+
+def test_columns_of_a_partition_in_another_order(embedding):
+    columns = [list("abcde"), list("abced")]
+    frame = dd.from_map(
+        lambda k: FRAME[200 * k :][:200][columns[k]], [0, 1], meta=FRAME[:0],
+        enforce_metadata=False,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="partition 1 of X must have the columns"):
+        embedding.transform(frame).compute()

@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc import SCGD, CompositionalPortfolio, STORMCompositional, minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine.diagnostics import warn_of_the_end
+from sk_stormc.engine.results import RunState
 from sk_stormc.problems import FiniteSumComposition, PortfolioProblem
 from sk_stormc.solvers import StopReason
 
@@ -56,7 +57,7 @@ def test_an_end_above_a_recorded_point_by_a_notable_part_of_the_decrease(
 
 
 def test_a_stream_that_ends_above_its_start_beyond_chance(recwarn):
-    def warn_if(uphill):
+    def warn_if(uphill, excesses=()):
         source = SimpleNamespace(uphill=lambda x, start: uphill, instead="more rows")
         oracle = SimpleNamespace(
             source=source, problem=SimpleNamespace(objective=lambda x: 1.0)
@@ -67,16 +68,32 @@ def test_a_stream_that_ends_above_its_start_beyond_chance(recwarn):
             "n_iter": 5,
             "stop_reason": StopReason.EXHAUSTED,
         }
-        result = SimpleNamespace(**ended, state=SimpleNamespace(start=np.zeros(1)))
+        state = RunState("SCGD", start=np.zeros(1), excesses=list(excesses))
+        result = SimpleNamespace(**ended, state=state)
         warn_of_the_end(SCGD(), oracle, result, comparable=False, unlimited=False)
 
     warn_if(uphill=False)
     assert not recwarn
     with pytest.warns(
         ConvergenceWarning,
-        match="objective of 2 over the last rows, where the start's is 1.*more rows",
+        match="is above the start's .* last rows it is 2, and .* start 1.*more rows",
     ):
         warn_if(uphill=True)
+    # of the records in the second half, of which one alone is not enough
+    for excesses in ([9.0, 9.0, 0.0, 5.0], [4.4], [8.0, 8.0, -1.0, 2.0]):
+        recwarn.clear()
+        warn_if(uphill=False, excesses=excesses)
+        assert not recwarn
+    with pytest.warns(ConvergenceWarning, match="on average over its last records"):
+        warn_if(uphill=False, excesses=[-5.0, -3.0, 2.5, 4.0])
+
+
+def test_a_start_at_the_minimum_is_said_once():
+    problem = PortfolioProblem(RETURNS)
+    minimum = minimize(problem, "lbfgs", tol=1e-12).x
+    with pytest.warns(ConvergenceWarning, match="above the start's") as said:
+        minimize(problem, "scgd", minimum, random_state=0)
+    assert len(said) == 1  # and not that a larger budget would help
 
 
 def test_a_budget_below_the_cost_of_the_start():

@@ -323,3 +323,22 @@ def test_verbose_prints_an_aligned_line_for_each_record(returns, capsys, name):
         assert residual == "-" or float(residual) >= 0
         assert float(seconds) >= 0
     assert lines[0].split()[3] == "-"
+
+
+@pytest.mark.parametrize("name", ["storm-c", "lbfgs"])
+def test_a_callback_may_raise_stop_iteration(returns, name):
+    seen = []
+
+    def stop(record):
+        seen.append(record)
+        if len(seen) == 3:
+            raise StopIteration
+
+    class Callback:
+        on_record = staticmethod(stop)
+
+    problem = PortfolioProblem(returns)
+    for how in ({"on_record": stop}, {"callbacks": [Callback()]}):
+        seen.clear()
+        result = minimize(problem, name, random_state=0, tol=0, record_every=1, **how)
+        assert result.stop_reason == "callback" and len(seen) == 3

@@ -345,7 +345,7 @@ def test_callbacks_of_minimize(tmp_path):
     assert runs[0].stop_reason == "callback" and np.array_equal(runs[0].x, runs[1].x)
     with pytest.raises(ValueError, match="monitor must be 'loss' in minimize"):
         minimize(problem, callbacks=[EarlyStopping(monitor="r2")])
-    with pytest.raises(
-        ValueError, match=r"callbacks must have a method on_record\(record\)"
-    ):
-        minimize(problem, callbacks=[print])
+    for one in (TimeLimit(0), lambda record: True):
+        assert minimize(problem, **options, callbacks=one).stop_reason == "callback"
+    with pytest.raises(ValueError, match="callbacks must be functions of a record or"):
+        minimize(problem, callbacks=[3])

@@ -66,6 +66,7 @@ WITHOUT_CASE = {
     **dict.fromkeys(
         ("WalkForwardResult", "WalkForwardComparison"), "made by walk_forward"
     ),
+    "PolicyComparison": "made by compare_policies",
     "FiniteSource": "checked with the problem that has it",
     "at": "called in every iteration, with what solvers have checked",
 }
@@ -202,6 +203,16 @@ COMPARED = quiet(sk.compare_solvers)(
 WALKED = quiet(sk.walk_forward)(
     sk.CompositionalPortfolio(constraint="long_only"), RETURNS / 100, window=6
 )
+LOGGED = {
+    "s": STATES, "after": NEXT, "a": ACTIONS, "r": REWARDS, "e": EPISODES, "end": ENDS,
+    "t": np.tile(np.arange(5), 3), "p": np.full(15, 0.5),
+}  # fmt: skip
+COMPARING = {
+    "data": LOGGED, "policies": {"even": TARGET}, "state": "s", "action": "a",
+    "reward": "r", "episode": "e", "time": "t", "terminal": "end",
+    "next_state": "after", "probability": "p", "classifier": None, "gamma": 0.5,
+}  # fmt: skip
+COMPARED_POLICIES = sk.compare_policies(**COMPARING)
 AFFINITIES = affinities.perplexity_affinities(POINTS, 4.0)
 SEARCH = affinities.perplexity_search(POINTS, 4.0)[0]
 
@@ -436,6 +447,18 @@ ESTIMATORS = {
             "n_jobs": "negative",
             "verbose": "bool",
             "periods_per_year": "fraction",
+        },
+    ),
+    "compare_policies": Case(
+        sk.compare_policies,
+        COMPARING,
+        {
+            "episode": "None",
+            "time": "None",
+            "terminal": "None",
+            "next_state": "None",
+            "probability": "None",
+            "classifier": "all",
         },
     ),
     "off_policy_value": Case(
@@ -883,6 +906,15 @@ DATA = {
         plotting.WalkForwardDisplay.from_results,
         {"results": WALKED},
         {"periods_per_year": "fraction"},
+    ),
+    "PolicyValueDisplay": Case(
+        plotted(plotting.PolicyValueDisplay),
+        {"values": {"a": [1, 0, 2]}, "differences": {"a": [0, 0, 0]}},
+        {"baseline": "string", "confidence": "all", "warned": "all"},
+    ),
+    "PolicyValueDisplay.from_comparison": Case(
+        plotting.PolicyValueDisplay.from_comparison,
+        {"comparison": COMPARED_POLICIES},
     ),
     "FrontierDisplay": Case(
         plotted(plotting.FrontierDisplay),

@@ -31,6 +31,7 @@ LAYERS = (
     ("datasets",),
     ("callbacks", "checks", "plotting"),
     ("compare",),
+    ("backtest",),
     ("problems",),  # public names only
     ("__init__",),
     ("cli",),

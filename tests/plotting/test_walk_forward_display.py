@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from sk_stormc import CompositionalPortfolio, walk_forward
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.plotting import FrontierDisplay, WalkForwardDisplay
+from sk_stormc.plotting import FrontierDisplay, TearsheetDisplay, WalkForwardDisplay
 
 DAYS = pd.bdate_range("2021-01-04", periods=200)
 RETURNS = pd.DataFrame(
@@ -225,3 +225,45 @@ def test_one_period_and_names_as_they_are():
     assert len(text.get_text()) < 75
     with pytest.raises(ValueError, match="label must not be given"):
         walk_of(2).plot(new_axes(2), label="x")
+
+
+def test_results_draw_and_show_themselves(results):
+    frame = results.to_frame()
+    assert list(frame) == ["equal", "short", "1/N", "benchmark"]
+    pd.testing.assert_series_equal(
+        frame["short"], results["short"].returns, check_names=False, check_freq=False
+    )
+    display = WalkForwardDisplay(frame).plot(new_axes(2))
+    again = results.plot(axes=new_axes(2), weights=False)
+    for name, line in again.wealth_lines_.items():
+        np.testing.assert_array_equal(
+            line.get_ydata(), display.wealth_lines_[name].get_ydata()
+        )
+    for one in (results, results["equal"]):
+        assert "<td" in one._repr_html_() and "Sharpe ratio" in one._repr_html_()
+    assert list(results["equal"].plot(axes=new_axes(3)).areas_) == ["equal"]
+
+
+@pytest.mark.filterwarnings("error::UserWarning", "error::RuntimeWarning")
+def test_a_tearsheet(results):
+    result = results["short"]
+    sheet = result.tearsheet(Figure(figsize=(11, 11), layout="constrained"))
+    sheet.figure_.savefig(io.BytesIO())
+    r = result.returns
+    monthly = (1 + r).groupby([r.index.year, r.index.month]).prod() - 1
+    assert sheet.years_.tolist() == sorted(set(r.index.year))
+    for (year, month), value in monthly.items():
+        row = year - sheet.years_[0]
+        assert sheet.monthly_returns_[row, month - 1] == pytest.approx(value)
+    assert np.isfinite(sheet.monthly_returns_).sum() == len(monthly)
+    recent = r.rolling(100)  # shorter than half a year of 126
+    np.testing.assert_allclose(
+        sheet.rolling_deviation_, np.sqrt(252) * recent.std(), rtol=1e-9
+    )
+    np.testing.assert_allclose(
+        sheet.rolling_sharpe_, np.sqrt(252) * recent.mean() / recent.std(), rtol=1e-9
+    )
+    # arrays without dates, one period, no trades
+    TearsheetDisplay({"one": [0.01]}).plot(Figure()).figure_.savefig(io.BytesIO())
+    with pytest.raises(ValueError, match="result must be that of a portfolio in"):
+        TearsheetDisplay.from_result(results)

@@ -284,6 +284,16 @@ TEXTS = [
         ),
         ({"solver": "lbfgs", "transaction_cost": 0.1}, "cost of trades"),
         ({"transaction_cost": -0.1}, "transaction_cost must be finite and >= 0, got"),
+        *[
+            ({name: wrong}, f"{name} must be numbers, got .*True")
+            for name, wrong in (
+                ("transaction_cost", True),
+                ("transaction_cost", [True] + [0.1] * 5),
+                ("previous_weights", np.ones(6, bool)),
+                ("expected_returns", np.ones(6, bool)),
+                ("min_held", True),
+            )
+        ],
         (
             {"transaction_cost": [0.1, 0.2]},
             r"transaction_cost must be one number or "

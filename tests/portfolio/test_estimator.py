@@ -18,7 +18,9 @@ from sklearn.preprocessing import FunctionTransformer
 from sk_stormc import (
     LBFGS,
     SCGD,
+    ActionValueEstimator,
     AutomaticSTORM,
+    BellmanValueEstimator,
     CompositionalPortfolio,
     SARAHCompositional,
     sharpe_ratio,
@@ -158,6 +160,24 @@ def test_parameters_of_the_solver(given):
     copy.set_params(solver__learning_rate="auto")
     assert portfolio.solver.learning_rate == 0.125
     assert CompositionalPortfolio("storm-c").get_params()["solver"] == "storm-c"
+
+
+def test_methods_without_parameters_say_so():
+    for estimator in (
+        CompositionalPortfolio("newton"),
+        CompositionalPortfolio("moments"),
+        BellmanValueEstimator(solver="lstd"),
+        ActionValueEstimator(solver="lstd"),
+    ):
+        with pytest.raises(
+            ValueError,
+            match=f"solver__learning_rate cannot be set with solver='{estimator.solver}'",
+        ):
+            estimator.set_params(solver__learning_rate=0.1)
+    with pytest.raises(
+        ValueError, match="solver must be one of .*'newton'.* got 'bog'"
+    ):
+        CompositionalPortfolio("bog").set_params(solver__learning_rate=0.1)
 
 
 def test_the_solver_is_set_before_its_parameters_whatever_the_order():

@@ -1,5 +1,5 @@
-"""The second-order method against scipy: every risk measure with every constraint, in
-any unit, and on ugly returns."""
+"""The second-order method in any unit, and on ugly returns. Every risk measure with every
+constraint is in tests/pairs."""
 
 import functools
 import warnings
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from definitions import MEASURES, make_returns, risk, utility
 from definitions import least as least_by_scipy
-from helpers import slow_but
 from scipy.optimize import linprog
 from sklearn.exceptions import ConvergenceWarning
 
@@ -25,40 +24,8 @@ KINDS = [
         ("cdar", 2),
     ],
 ]
-HELD = np.array([0.3, 0.1, 0.2, 0.1, 0.2, 0.1])
-ROWS = np.array([[1.0, 1, 0, 0, 0, 0], [0, 0, 1, 0, -2, 1], [0, 1, 0, 1, 1, 0]])
-LIMITS = np.array([-np.inf, ROWS[1] @ HELD, 0.1]), np.array([0.38, ROWS[1] @ HELD, 0.6])
-INDEX = make_returns() @ np.full(6, 1 / 6) + 0.001 * np.random.default_rng(1).normal(
-    size=150
-)
 LONG = {"constraint": "long_only"}
 LONG_ONLY = {"low": 0.0, "budget": 1.0}
-CASES = {
-    "long only": (LONG, LONG_ONLY),
-    "bounds and budget": ({"constraint": (-0.1, 0.35), "budget": 0.9}, {"low": -0.1,
-    "high": 0.35, "budget": 0.9}),
-    "bounds and l1": ({"constraint": (-0.5, 0.5), "l1": 3e-4}, {"low": -0.5,
-    "high": 0.5, "l1": 3e-4}),
-    "cost of trades": (
-        {"constraint": (0.0, 0.6), "budget": 1.0, "previous_weights": HELD,
-        "transaction_cost": 2e-4},
-        LONG_ONLY | {"high": 0.6, "held": HELD, "cost": 2e-4},
-    ),
-    "linear constraints": (LONG | {"linear_constraints": (ROWS, *LIMITS)},
-    LONG_ONLY | {"rows": (ROWS, *LIMITS)}),
-    "turnover": (
-        LONG | {"previous_weights": HELD, "max_turnover": 0.3},
-        LONG_ONLY | {"held": HELD, "max_turnover": 0.3}
-    ),
-    "benchmark": (LONG | {"benchmark": INDEX}, LONG_ONLY | {"against": INDEX}),
-    "all": (
-        LONG | {"previous_weights": HELD, "max_turnover": 0.3, "transaction_cost": 1e-4,
-        "benchmark": INDEX,
-                "linear_constraints": (ROWS, *LIMITS)},
-        LONG_ONLY | {"held": HELD, "max_turnover": 0.3, "cost": 1e-4, "against": INDEX,
-        "rows": (ROWS, *LIMITS)},
-    ),
-}  # fmt: skip
 
 
 def fit(R, sample_weight=None, **params):
@@ -68,87 +35,6 @@ def fit(R, sample_weight=None, **params):
         return CompositionalPortfolio(**LONG | {"random_state": 0} | params).fit(
             R, sample_weight=sample_weight
         )
-
-
-@pytest.mark.parametrize(
-    ("measure", "order", "case"),
-    [
-        (*kind, case)
-        for k, case in enumerate(CASES)
-        for kind in (KINDS[k % 3 :: 3] if k else KINDS)
-    ],
-)
-def test_the_optimum_under_constraints(measure, order, case):
-    R, (params, program) = make_returns(), CASES[case]
-    # so large that not everything is in one asset, and with an l1 norm so small that
-    # not all are 0
-    aversion = 10.0 if measure in SQUARED else 0.02 if case == "bounds and l1" else 2.0
-    portfolio = fit(
-        R, risk_measure=measure, order=order, risk_aversion=aversion, **params
-    )
-    w = portfolio.weights_
-    given = {
-        name: value
-        for name, value in program.items()
-        if name in ("l1", "held", "cost", "against")
-    }
-    value = utility(w, R, measure, aversion, order=order, **given)
-    size = (R @ w - program.get("against", 0.0)).std()
-    assert (
-        portfolio.loss_curve_[-1] == pytest.approx(value, abs=1e-7 * size)
-        and portfolio.stop_reason_ == "converged"
-    )
-    costs = value - utility(
-        w, R, measure, aversion, order=order, against=program.get("against", 0.0)
-    )
-    assert portfolio.score(R) == pytest.approx(costs - value, abs=1e-7 * size)
-    best = least_by_scipy(R, measure, aversion, order=order, **program)
-    assert best - 1e-5 * size <= value <= best + 1e-5 * size
-    assert -1e-9 * size <= portfolio.dual_gap_ <= 1e-5 * size
-    # a lower bound, but for the error of scipy
-    assert value - portfolio.dual_gap_ <= best + 2e-7 * size
-    assert (w >= program.get("low", -np.inf)).all() and (
-        w <= program.get("high", np.inf)
-    ).all()
-    if "budget" in program:
-        assert w.sum() == pytest.approx(program["budget"], abs=1e-12)
-    if "rows" in program:
-        assert (LIMITS[0] - 1e-8 <= ROWS @ w).all() and (
-            ROWS @ w <= LIMITS[1] + 1e-8
-        ).all()
-    if "max_turnover" in program:
-        assert np.abs(w - HELD).sum() <= 0.3 + 1e-8
-
-
-@pytest.mark.parametrize("risk_aversion", [0.3, np.inf])
-@pytest.mark.parametrize("measure", ["variance", "semivariance", "cvar", "evar"])
-def test_risk_aversions_and_confidences(measure, risk_aversion):
-    R = make_returns(seed=1)
-    w = fit(
-        R,
-        risk_measure=measure,
-        risk_aversion=risk_aversion,
-        constraint=(-0.1, 0.4),
-        budget=1.0,
-    ).weights_
-    best = least_by_scipy(R, measure, risk_aversion, low=-0.1, high=0.4, budget=1.0)
-    assert utility(w, R, measure, risk_aversion) <= best + 1e-6 * abs(best)
-    if (
-        measure not in SQUARED
-    ):  # with fewer periods than 1 / (1 - confidence) the risk is the largest loss
-        for confidence in (0.5, 0.999):
-            w = fit(
-                R,
-                risk_measure=measure,
-                risk_aversion=risk_aversion,
-                confidence=confidence,
-            ).weights_
-            best = least_by_scipy(
-                R, measure, risk_aversion, confidence=confidence, **LONG_ONLY
-            )
-            assert utility(
-                w, R, measure, risk_aversion, confidence=confidence
-            ) <= best + 1e-4 * abs(best)
 
 
 @functools.cache
@@ -203,32 +89,6 @@ def ugly():
     return {"cash": cash, "twice": twice, "near copies": near, "constant": constant,
     "shifted": R + 100,
             "few periods": R[:5], "one asset": R[:, :1]}  # fmt: skip
-
-
-@pytest.mark.parametrize("measure", slow_but(["variance", "cvar", "evar"], "cvar"))
-@pytest.mark.parametrize("kind", ugly())
-def test_ugly_returns(measure, kind):
-    """These ended wrong in silence: all of CVaR in cash at 10 % of it, equal weights on
-    shifted returns."""
-    R = ugly()[kind]
-    portfolio = fit(R, risk_measure=measure, risk_aversion=3.0)
-    w, size = portfolio.weights_, max((R @ portfolio.weights_).std(), 1e-9)
-    assert (
-        portfolio.stop_reason_ == "converged"
-        and abs(w.sum() - 1) < 1e-12
-        and (w >= 0).all()
-    )
-    value, rng = utility(w, R, measure, 3.0), np.random.default_rng(0)
-    assert portfolio.loss_curve_[-1] == pytest.approx(value, rel=1e-7, abs=1e-9 * size)
-    assert -1e-9 * size <= portfolio.dual_gap_ <= 1e-4 * size + 1e-8
-    for other in (
-        *np.eye(len(w)),
-        *rng.dirichlet(np.ones(len(w)), 20),
-        *(0.99 * w + 0.01 * np.eye(len(w))),
-    ):
-        assert utility(
-            other, R, measure, 3.0
-        ) >= value - portfolio.dual_gap_ - 1e-9 * size - 1e-12 * abs(value)
 
 
 @pytest.mark.parametrize("solver", ["auto", "storm-c"])

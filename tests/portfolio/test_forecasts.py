@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from definitions import INF, MEASURES, least, make_returns, risk, utility
+from definitions import INF, least, make_returns, risk, utility
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 
@@ -51,25 +51,6 @@ def assert_least(portfolio, returns, measure, aversion, **limits):
 
 
 # expected_returns
-
-
-@pytest.mark.parametrize("measure", MEASURES)
-def test_expected_returns_are_the_means_for_every_measure(measure):
-    aversion = aversion_of(measure)
-    portfolio = fit(
-        risk_measure=measure,
-        risk_aversion=aversion,
-        expected_returns=EXPECTED,
-        **LONG_SHORT,
-    )
-    assert_least(portfolio, SHIFTED, measure, aversion, **SIDES)
-    historic = fit(risk_measure=measure, risk_aversion=aversion, **LONG_SHORT).weights_
-    assert (
-        utility(historic, SHIFTED, measure, aversion) > portfolio.loss_curve_[-1] + 1e-5
-    )
-    assert portfolio.score(R) == pytest.approx(
-        -utility(portfolio.weights_, R, measure, aversion), rel=1e-4
-    )
 
 
 @pytest.mark.parametrize(
@@ -272,25 +253,6 @@ def test_steps_on_a_stream_refuse_forecasts():
 # min_return
 
 
-@pytest.mark.parametrize("measure", [name for name in MEASURES if name != "entropic"])
-@pytest.mark.parametrize("part", [0.3, 0.9])
-def test_the_least_risk_at_a_mean_return(measure, part):
-    mean = R.mean(axis=0)
-    least_return = (1 - part) * mean.mean() + part * mean.max()
-    portfolio = fit(
-        risk_measure=measure, risk_aversion=INF, min_return=least_return, **LONG_SHORT
-    )
-    assert portfolio.predict(R).mean() >= least_return - 1e-15
-    assert_least(
-        portfolio,
-        R,
-        measure,
-        INF,
-        rows=(mean[None], np.array([least_return]), np.array([INF])),
-        **SIDES,
-    )
-
-
 def test_the_least_variance_at_a_mean_return_is_that_of_markowitz():
     mean, C = EXPECTED, np.cov(R.T, ddof=0)
     M = np.linalg.solve(C, np.column_stack([mean, np.ones(5)]))
@@ -411,21 +373,6 @@ def test_a_stream_has_no_least_mean_return():
 # max_gross
 
 
-@pytest.mark.parametrize("measure", MEASURES)
-@pytest.mark.parametrize("gross", [1.0, 1.3])
-def test_the_gross_weight_is_limited(measure, gross):
-    aversion = aversion_of(measure)
-    params = {
-        "risk_measure": measure,
-        "risk_aversion": aversion,
-        "expected_returns": EXPECTED,
-        **LONG_SHORT,
-    }
-    portfolio = fit(max_gross=gross, **params)
-    assert np.abs(portfolio.weights_).sum() <= gross * (1 + 1e-9)
-    assert_least(portfolio, SHIFTED, measure, aversion, max_gross=gross, **SIDES)
-
-
 def test_a_gross_weight_alone_bounds_the_weights():
     for gross in (1e-3, 2e4):
         portfolio = CompositionalPortfolio(
@@ -520,20 +467,6 @@ def test_a_stream_within_a_gross_weight():
 
 
 # l2
-
-
-@pytest.mark.parametrize("measure", MEASURES)
-def test_squared_weights_are_part_of_the_objective(measure):
-    aversion, l2 = aversion_of(measure), 2e-3
-    params = {
-        "risk_measure": measure,
-        "risk_aversion": aversion,
-        "expected_returns": EXPECTED,
-        **LONG_SHORT,
-    }
-    portfolio = fit(l2=l2, **params)
-    assert_least(portfolio, SHIFTED, measure, aversion, l2=l2, **SIDES)
-    assert (portfolio.weights_**2).sum() < (fit(**params).weights_ ** 2).sum()
 
 
 def test_squared_weights_act_like_noise_of_the_variance():

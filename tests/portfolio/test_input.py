@@ -193,7 +193,7 @@ def test_columns_without_names_are_known_by_their_numbers():
         fit(returns(), constraint=(0, pd.Series(CAPS, index=NAMES)))
 
 
-@pytest.mark.parametrize("wrong", [{0: 0, 1: 1}, {0.0, 1.0}, "01"])
+@pytest.mark.parametrize("wrong", [{0: 0, 1: 1}, {0.0, 1.0}, "01", np.array(1.0)])
 def test_bounds_are_a_pair(wrong):
     with pytest.raises(ValueError, match="constraint must be None, 'long_only' or"):
         fit(frame(), constraint=wrong)
@@ -759,3 +759,29 @@ def test_weights_have_the_labels_of_the_columns(kind):
     np.testing.assert_allclose(capped[labels], caps, atol=1e-9)
     with pytest.raises(ValueError, match="columns have names"):
         portfolio.fit(X.to_numpy()).named_weights()
+
+
+@pytest.mark.parametrize("form", ["array", "frame", "file"])
+def test_weights_of_the_periods_are_checked_where_they_come_in(form, tmp_path):
+    """By fit, score and partial_fit alike, before forecasts and a benchmark use
+    them."""
+    X = {"array": returns(), "frame": frame()}.get(form)
+    if form == "file":
+        np.save(tmp_path / "returns.npy", returns())
+        X = np.load(tmp_path / "returns.npy", mmap_mode="r")
+    given = {"half_life": 50.0, "budget": 1.0, "benchmark": returns()[:, 0]}
+    if form != "file":
+        given["expected_returns"] = np.full(4, 0.001)
+    model = CompositionalPortfolio(constraint=(0, 1), **given).fit(X)
+    stream = CompositionalPortfolio(constraint="long_only")
+    negative, short, zero = np.ones(120), np.ones(119), np.zeros(120)
+    negative[2] = -1
+    for use in (model.fit, model.score, stream.partial_fit):
+        with pytest.raises(ValueError, match=r"finite and >= 0, got -1.0 for period 2"):
+            use(X, sample_weight=negative)
+        with pytest.raises(ValueError, match=r"of shape \(120,\), got \(119,\)"):
+            use(X, sample_weight=short)
+        with pytest.raises(ValueError, match=r"sample_weight must have a positive"):
+            use(X, sample_weight=zero)
+    weighted = copy.deepcopy(model).fit(X, sample_weight=3.0)
+    np.testing.assert_allclose(weighted.weights_, model.fit(X).weights_, atol=1e-6)

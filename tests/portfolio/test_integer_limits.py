@@ -233,6 +233,21 @@ def test_limits_that_contradict_each_other_are_named():
     fit(max_assets=1, max_risk=1.01 * least, constraint="long_only")
 
 
+def test_bounds_and_weights_of_any_size():
+    """SCIP takes numbers from 1e20 on for infinite ones."""
+    expected = CompositionalPortfolio(max_assets=2).fit(R)
+    for bound in (1e15, 1e19, 1e300):
+        wide = CompositionalPortfolio(max_assets=2, constraint=(-bound, bound)).fit(R)
+        assert np.allclose(wide.weights_, expected.weights_)
+    for least in (1e20, 1e300):
+        with pytest.raises(ValueError, match="min_held must be in the unit of the wei"):
+            CompositionalPortfolio(min_held=least).fit(R)
+    large = CompositionalPortfolio(min_held=50.0, budget=1.0, max_assets=3).fit(R)
+    held = large.weights_[large.weights_ != 0]
+    assert len(held) == 2 and abs(held).min() >= 50 * (1 - 1e-9)
+    assert np.isclose(held.sum(), 1)
+
+
 def test_what_has_no_integer_limits_is_refused(tmp_path, monkeypatch):
     for risk in ("entropic", "evar"):
         with pytest.raises(ValueError, match=f"max_assets=2.*{risk}"):

@@ -7,7 +7,7 @@ import pytest
 from helpers import slow_but
 
 from sk_stormc import CompositionalPortfolio
-from sk_stormc.portfolio.returns import warn_of_prices
+from sk_stormc.portfolio.returns import Returns
 
 PRICES = {
     "prices": lambda e: 30 * np.exp(np.cumsum(e, axis=0)),
@@ -32,7 +32,7 @@ def share_of_warnings(make, n, d, trials=100):
     for _ in range(trials):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            warn_of_prices(make(0.01 * rng.standard_normal((n, d))))
+            Returns.of(make(0.01 * rng.standard_normal((n, d)))).warn_of_prices()
         count += bool(caught)
     return count / trials
 

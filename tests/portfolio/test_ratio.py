@@ -1,35 +1,20 @@
-"""The largest mean return per risk, with every constraint, and the most return within a
-risk."""
+"""The largest mean return per risk, and the most return within a risk. Every constraint
+is in tests/pairs."""
 
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
-from definitions import MEASURES, least, make_returns, risk
+from definitions import MEASURES, make_returns, risk
 from helpers import slow_but
 from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import CompositionalPortfolio, sharpe_ratio
 
 PROPORTIONAL = [measure for measure in MEASURES if measure != "entropic"]
-HELD = np.array([0.5, 0.3, 0.2, 0.0, 0.0, 0.0])
-ROW = np.array([[1.0, 1, 0, 0, 0, 0]])
-LONG, LONG_ONLY = {"constraint": "long_only"}, {"low": 0.0, "budget": 1.0}
-CASES = {
-    "linear constraint": (LONG | {"linear_constraints": (ROW, 0.1, 0.4)},
-    LONG_ONLY | {"rows": (ROW, [0.1], [0.4])}),
-    "l1": (
-        {"constraint": (-0.3, 0.5), "budget": 1.0, "l1": 1e-4}, {"low": -0.3,
-        "high": 0.5, "budget": 1.0, "l1": 1e-4}
-    ),
-    "all": (
-        LONG | {"previous_weights": HELD, "max_turnover": 0.3, "transaction_cost": 2e-4,
-                "benchmark": np.full(150, 1e-4)},
-        LONG_ONLY | {"held": HELD, "max_turnover": 0.3, "cost": 2e-4,
-        "against": np.full(150, 1e-4)},
-    ),
-}  # fmt: skip
+LONG = {"constraint": "long_only"}
 
 
 def fit(X, sample_weight=None, **params):
@@ -43,45 +28,6 @@ def fit(X, sample_weight=None, **params):
 
 def ratio(X, sample_weight=None, **params):
     return fit(X, sample_weight, objective="ratio", **params)
-
-
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize(
-    "measure",
-    slow_but(["semivariance", "cvar", "evar", "downside"], "semivariance", "cvar"),
-)
-def test_the_largest_ratio(measure, case):
-    """By Dinkelbach: at the largest ratio of the mean return less costs to the risk,
-    the best utility is 0."""
-    R, (params, program) = make_returns(seed=4), CASES[case]
-    portfolio = ratio(R, risk_measure=measure, **params)
-    w, found = portfolio.weights_, -portfolio.loss_curve_[-1]
-    y = R @ w - program.get("against", 0.0)
-    costs = (
-        program.get("l1", 0.0) * np.abs(w).sum()
-        + program.get("cost", 0.0) * np.abs(w - HELD).sum()
-    )
-    assert found == pytest.approx((y.mean() - costs) / risk(y, measure), rel=1e-6)
-    assert portfolio.score(R) == pytest.approx(y.mean() / risk(y, measure), rel=1e-6)
-    assert (
-        found > 0
-        and portfolio.stop_reason_ == "converged"
-        and 0 <= portfolio.dual_gap_ + 1e-9 <= 1e-5 * found
-    )
-    of_root = {"variance": "semideviation", "semivariance": "semideviation"}.get(
-        measure, measure
-    )
-    if measure != "variance":  # the root of which is no measure of its own
-        assert least(R, of_root, found, **program) == pytest.approx(0, abs=1e-7)
-        assert least(R, of_root, found + portfolio.dual_gap_ + 1e-4, **program) > 0
-    assert (w >= program["low"]).all() and w.sum() == pytest.approx(1)
-    if "rows" in program:
-        assert 0.1 - 1e-8 <= w[:2].sum() <= 0.4 + 1e-8
-    if "max_turnover" in program:
-        assert np.abs(w - HELD).sum() <= 0.3 + 1e-8
-    for other in np.random.default_rng(0).dirichlet(np.ones(6), 200):
-        if case == "linear constraint" and 0.1 <= other[:2].sum() <= 0.4:
-            assert (R @ other).mean() / risk(R @ other, measure) <= found + 1e-6
 
 
 def test_without_bounds_it_is_the_tangency_portfolio():
@@ -369,3 +315,82 @@ def test_a_limit_equal_to_the_least_risk(measure):
         limit = smallest * (1 + above)
         found = fit(R, risk_measure=measure, max_risk=limit).weights_
         assert risk(R @ found, measure) <= limit * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "measure", slow_but(["variance", "cvar", "downside", "cdar"], "variance", "cvar")
+)
+def test_a_limit_of_the_risk_sets_the_size(measure):
+    """Such fits were refused, "because the best portfolio is the empty one"."""
+    R = make_returns(100, 4)
+    largest = -ratio(
+        R, risk_measure=measure, constraint=None, max_gross=1.0
+    ).loss_curve_[-1]
+    portfolio = fit(R, risk_measure=measure, constraint=None, max_risk=0.01)
+    assert -portfolio.loss_curve_[-1] == pytest.approx(0.01 * largest, rel=1e-6)
+    assert portfolio.dual_gap_ <= 1e-4 * 0.01 * largest
+
+
+@pytest.mark.parametrize("measure", slow_but(["cvar", "downside"], "cvar"))
+def test_a_limit_of_the_risk_without_some_bounds(measure):
+    """These ended up to 100 % away, with a warning."""
+    R = make_returns(100, 4)
+    low = np.array([-np.inf, -np.inf, 0.0, 0.0])
+    found = [
+        fit(R, risk_measure=measure, constraint=bounds, budget=1.0, max_risk=0.05)
+        for bounds in ((low, np.inf), (np.maximum(low, -30), 30.0))
+    ]
+    missing, wide = (-portfolio.loss_curve_[-1] for portfolio in found)
+    assert missing == pytest.approx(wide, rel=1e-5)
+
+
+@pytest.mark.parametrize("measure", slow_but(["downside", "cvar"], "downside"))
+def test_an_optimum_at_bounds_of_a_million(measure):
+    """The risk and the mean are proportional to the weights, so units do not matter.
+    The fit ended at weights of 1, with an untrue gap."""
+    R = make_returns(100, 4)
+    params = {"risk_measure": measure, "risk_aversion": 0.01}
+    far = fit(R, constraint=(-1e6, 1e6), budget=1.0, **params)
+    near = fit(R, constraint=(-1.0, 1.0), budget=1e-6, **params)
+    assert far.loss_curve_[-1] == pytest.approx(1e6 * near.loss_curve_[-1], rel=1e-4)
+    assert np.abs(far.weights_).max() == pytest.approx(1e6)
+
+
+@pytest.mark.parametrize("measure", slow_but(["variance", "cvar"], "variance"))
+def test_wide_bounds_do_not_loosen_the_tolerance(measure):
+    """The empty portfolio was "converged", with a gap as large as its objective."""
+    R = np.random.default_rng(0).normal(0.001, 0.01, (60, 3))
+    held = [0.3, -0.2, 0.1]
+    costs = {"previous_weights": held, "transaction_cost": 0.02}
+    params = costs | {"risk_measure": measure, "risk_aversion": np.inf}
+    values = [
+        fit(R, constraint=(-far, far), **params).loss_curve_[-1] for far in (1e3, 1e6)
+    ]
+    assert values[1] == pytest.approx(values[0], rel=1e-4)
+
+
+def test_no_warning_where_the_empty_portfolio_is_best():
+    R = make_returns()
+    fit(R, constraint=(-0.3, 1), budget=0.0, transaction_cost=0.02, tol=1e-7)
+    params = {"constraint": (-0.5, 0.5), "transaction_cost": 0.02}
+    assert not fit(R, max_risk=0.02, **params).weights_.any()
+
+
+def test_limits_that_are_missed_are_named():
+    """The advice was to raise max_iter."""
+    R, row = make_returns(), [1.0, 1, 0, 0, 0, 0]
+    limits = [row, row], [0.5, -np.inf], [np.inf, 0.5 - 2e-7]
+    with pytest.warns(ConvergenceWarning, match="miss 'row 0 of linear_constraints'"):
+        CompositionalPortfolio(constraint="long_only", linear_constraints=limits).fit(R)
+
+
+@pytest.mark.parametrize("measure", ["variance", "cdar"])
+def test_a_limit_of_the_risk_keeps_its_budget(measure):
+    """No part of the search goes on beyond the budget."""
+    R = make_returns(60, 4)
+    portfolio = CompositionalPortfolio(
+        constraint="long_only", risk_measure=measure, max_risk=0.02, max_iter=3
+    )
+    with pytest.warns(ConvergenceWarning, match="after 3 iterations"):
+        portfolio.fit(R)
+    assert portfolio.n_iter_ == 3

@@ -4,6 +4,7 @@ and errors that name the place."""
 import numpy as np
 import pytest
 from definitions import make_returns
+from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import CompositionalPortfolio
 
@@ -135,3 +136,88 @@ def test_what_dask_cannot_take():
     with pytest.raises(ValueError, match="two dimensions"):
         fit(X[:, 0])
     assert fit(X, "variance", solver="moments").solver_ == "moments"
+
+
+def unknown(table, n=3):
+    """A collection without known divisions."""
+    step = -(-len(table) // n)
+    parts = [dask.delayed(table[k * step : (k + 1) * step]) for k in range(n)]
+    return dd.from_delayed(parts, meta=table[:0], verify_meta=False)
+
+
+def dropping(block):
+    """The positive half of a block."""
+    return block[block[:, 0] > 0]
+
+
+@pytest.mark.parametrize("call", [
+    lambda portfolio, X: portfolio.fit(X),
+    lambda portfolio, X: portfolio.score(X),
+    lambda portfolio, X: portfolio.predict(X).compute(),
+], ids=["fit", "score", "predict"])  # fmt: skip
+@pytest.mark.parametrize("change, message", [
+    (dropping, r"partition \d of X must have the shape \(\d+, 4\) .*compute_chunk_sizes"),
+    (lambda block: np.ma.masked_less(block, -0.01), "must have all its values, got"),
+])  # fmt: skip
+def test_blocks_that_are_not_as_they_are_declared(call, change, message):
+    """A fit of the rows that were left had a small gap, and no warning."""
+    X = da.map_blocks(change, da.from_array(R, chunks=(400, 4)), dtype=float)
+    portfolio = fit(R, "semivariance")
+    with pytest.raises(ValueError, match=message):
+        call(portfolio, X)
+
+
+OTHER_YEARS = FRAME.index + pd.Timedelta(days=4000)
+
+
+@pytest.mark.parametrize(
+    "labels", [FRAME.index[::-1], OTHER_YEARS], ids=["newest", "other"]
+)
+@pytest.mark.parametrize("X", [unknown(FRAME), dd.from_pandas(FRAME, npartitions=3)])
+def test_series_beside_a_frame_of_dask_have_its_labels(X, labels):
+    """They were taken by position, with a small gap."""
+    series = pd.Series(abs(R[:, 0]), labels, name="index")
+    for other in (series, unknown(series)):
+        portfolio = CompositionalPortfolio(risk_aversion=np.inf, constraint="long_only")
+        with pytest.raises(
+            ValueError, match="sample_weight must have .* has the label"
+        ):
+            portfolio.fit(X, sample_weight=other)
+        portfolio.set_params(benchmark=other)
+        with pytest.raises(ValueError, match="benchmark must have .* has the label"):
+            portfolio.fit(X)
+    portfolio.set_params(benchmark=pd.Series(R[:, 0], FRAME.index)).fit(X)
+    with pytest.raises(ValueError, match="sample_weight must have .* has the label"):
+        portfolio.score(X, sample_weight=series)
+    np.testing.assert_allclose(portfolio.weights_, [1, 0, 0, 0], atol=1e-4)
+
+
+def test_weights_and_benchmarks_of_several_columns():
+    X, two = da.from_array(R, chunks=(400, 4)), da.from_array(abs(R[:, :2]), (400, 2))
+    with pytest.raises(ValueError, match=r"sample_weight .* got shape \(1500, 2\)"):
+        fit(X, sample_weight=two)
+    with pytest.raises(ValueError, match=r"benchmark .* got shape \(1500, 2\)"):
+        fit(X, benchmark=two)
+
+
+@pytest.mark.parametrize("measure, pass_", [("semivariance", 4), ("cvar", 5)])
+def test_bounds_that_contradict_each_other(measure, pass_):
+    """Returns that halve after some passes. The gap was negative, and the objective "may
+    be above its minimum by up to -0.00094"."""
+    computed = []
+
+    def change(block):
+        computed.append(block)
+        return block if len(computed) < 3 * pass_ else 0.5 * block
+
+    X = da.map_blocks(
+        change, da.from_array(R, (500, 4)), dtype=float, meta=np.empty((0, 0))
+    )
+    with (
+        dask.config.set(scheduler="synchronous"),
+        pytest.warns(
+            ConvergenceWarning, match="below a lower bound of its minimum, by"
+        ),
+    ):
+        portfolio = fit(X, measure)
+    assert portfolio.dual_gap_ == np.inf and portfolio.stop_reason_ == "max_iter"

@@ -548,11 +548,20 @@ def test_statistics_by_their_formulas():
         worst = max(worst, 1 - wealth / peak)
     m = sum(r) / T
     s = math.sqrt(sum((value - m) ** 2 for value in r) / (T - 1))
+    below = math.sqrt(sum(min(value, 0) ** 2 for value in r) / T)
+    annual = wealth ** (P / T) - 1
+    b = R[100:, 0]
+    beta = np.cov(r, b)[0, 1] / np.var(b, ddof=1)
     expected = {
-        "annual return": wealth ** (P / T) - 1,
+        "annual return": annual,
         "annual deviation": math.sqrt(P) * s,
         "Sharpe ratio": math.sqrt(P) * m / s,
+        "Sortino ratio": math.sqrt(P) * m / below,
         "largest drawdown": worst,
+        "Calmar ratio": annual / worst,
+        "CVaR": -np.sort(r)[:15].mean(),
+        "beta": beta,
+        "annual alpha": P * (m - beta * b.mean()),
         "annual turnover": sum(result.turnover) * P / T,
         "annual costs": sum(result.costs) * P / T,
         "share of time in cash": 0.0,
@@ -564,6 +573,8 @@ def test_statistics_by_their_formulas():
         np.prod(1 + R[100:, 0]) ** (P / T) - 1
     )
     assert math.isnan(benchmark["annual turnover"])
+    assert benchmark["beta"] == pytest.approx(1)
+    assert benchmark["annual alpha"] == pytest.approx(0, abs=1e-15)
     cash = quiet(Recent(0.0), R, window=100).summary()["portfolio"]
     assert cash["annual return"] == cash["annual deviation"] == 0 and math.isnan(
         cash["Sharpe ratio"]
@@ -614,3 +625,16 @@ def test_skfolio_has_the_same_weights_returns_and_statistics():
     )
     assert summary["Sharpe ratio"] == pytest.approx(whole.annualized_sharpe_ratio)
     assert summary["largest drawdown"] == pytest.approx(whole.max_drawdown)
+
+
+def test_a_return_of_exactly_minus_one():
+    """Nothing is left, and nothing is held afterwards."""
+    R = np.random.default_rng(0).normal(0.001, 0.01, (60, 3))
+    R[45] = -1.0
+    result = walk_forward(
+        CompositionalPortfolio(constraint="long_only"), R, window=30, refit_every=10
+    )
+    returns = np.asarray(result.returns)
+    assert returns.min() == pytest.approx(-1)
+    after = int(np.argmin(returns)) + 1
+    assert len(returns) == after or not returns[after:].any()

@@ -265,7 +265,7 @@ def test_dask_frames():
     "returns, words",
     [
         (make_frame()[::-1], "returns.*ascending order"),
-        (make_frame().assign(f="x"), "returns must be numbers, but column 'f'"),
+        (make_frame().assign(f="x"), "returns must be all numbers, but column 'f'"),
         (
             make_frame().replace(make_frame().iloc[7, 2], np.inf),
             "returns must be finite, got inf in column 'c' for row '2020",

@@ -274,7 +274,9 @@ def test_a_problem_without_values_on_a_sample_uses_all_of_f():
 
 
 def test_what_is_refused():
-    with pytest.raises(ValueError, match="solver='lbfgs' takes bounds or an l1 norm"):
+    with pytest.raises(
+        ValueError, match=r"'corrected-sample' .* CorrectedSample\(solver='storm-c'\)"
+    ):
         minimize(
             EntropicPortfolioProblem(RETURNS, penalty=Simplex()), "corrected-sample"
         )

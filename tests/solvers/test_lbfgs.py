@@ -1,5 +1,7 @@
 """L-BFGS: bounds, l1 norms and metrics, the counts of its evaluations, and its ends."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
@@ -88,6 +90,27 @@ def test_an_objective_that_falls_ever_more_steeply():
         and result.ifo[-1] == 3 * 40 * result.state.state.n_calls
     )
     assert np.abs(result.x).max() < 1e9
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "corrected-sample"])
+def test_a_start_at_the_minimum_has_converged(solver):
+    def of_start(x):
+        return of_x(lambda u: float(np.cosh(u - 1).sum()), lambda u: np.sinh(u - 1), x)
+
+    # a step would lower the objective by less than its rounding error
+    for start in (np.full(2, 1 + 1e-9), np.array([1 - 1e-10, 1 + 1e-10])):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ConvergenceWarning)
+            result = minimize(of_start(start), solver, random_state=0)
+        assert result.success and np.allclose(result.x, 1)
+
+
+def test_a_gradient_that_is_not_that_of_the_objective_is_no_used_up_budget():
+    problem = of_x(lambda u: float(u @ u) / 2, lambda u: -u, np.full(2, 3.0))
+    with pytest.warns(ConvergenceWarning, match="no step lowers") as caught:
+        result = minimize(problem, LBFGS())
+    assert result.stop_reason == "no_decrease" and len(caught) == 1
+    assert result.message.startswith("No step lowered")
 
 
 def test_a_distant_start_is_not_an_objective_without_a_minimum():

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers import slow_but
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
@@ -22,6 +23,40 @@ def test_a_short_stream_of_returns_says_that_nothing_was_done():
         portfolio.partial_fit(make_gaussian_returns(100, 3, random_state=1))
 
 
+def test_weights_come_with_every_chunk_or_with_none():
+    X, p = make_gaussian_returns(1000, 3, random_state=0), np.full(500, 100.0)
+    for solver in ("moments", "storm-c"):
+        portfolio = CompositionalPortfolio(solver, constraint="long_only")
+        for first, then in ((p, None), (None, p)):
+            stream = clone(portfolio).partial_fit(X[:500], sample_weight=first)
+            with pytest.raises(ValueError, match="with every chunk .* or with none"):
+                stream.partial_fit(X[500:], sample_weight=then)
+
+
+def test_parameters_that_a_stream_does_not_use_are_checked():
+    with pytest.raises(ValueError, match="time_limit must be a finite number > 0"):
+        CompositionalPortfolio(time_limit=-1).partial_fit(np.eye(5))
+
+
+def test_a_period_that_comes_again_with_the_next_chunk_is_said():
+    pandas = pytest.importorskip("pandas")
+    dates = pandas.date_range("2020-01-01", periods=40, freq="D")
+    X = pandas.DataFrame(make_gaussian_returns(40, 3, random_state=0), index=dates)
+    portfolio = CompositionalPortfolio("moments", constraint="long_only")
+    portfolio.partial_fit(X[:20])
+    with pytest.warns(UserWarning, match="2020-01-20.*and counts again: leave it out"):
+        clone(portfolio).partial_fit(X[:20]).partial_fit(X[19:])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        clone(portfolio).partial_fit(X[:20]).partial_fit(X[20:])
+        revised = X[19:].copy()
+        revised.iloc[0] += 0.01  # another row of the same date
+        clone(portfolio).partial_fit(X[:20]).partial_fit(revised)
+        unlabelled = X.to_numpy()
+        portfolio = clone(portfolio).partial_fit(unlabelled[:20])
+        portfolio.partial_fit(unlabelled[19:])
+
+
 def test_wrong_weights_change_nothing():
     X = make_gaussian_returns(700, 3, random_state=0)
     portfolio = CompositionalPortfolio(random_state=0).partial_fit(X)
@@ -29,7 +64,7 @@ def test_wrong_weights_change_nothing():
     for wrong, words in (
         (np.ones(3), "shape"),
         (-np.ones(700), ">= 0"),
-        (np.ones(700), "from the first chunk"),
+        (np.ones(700), "every chunk"),
     ):
         with pytest.raises(ValueError, match=f"sample_weight must.*{words}"):
             portfolio.partial_fit(X, sample_weight=wrong)
@@ -92,6 +127,32 @@ def test_regimes_do_not_end_a_stream_with_automatic_steps():
     # it raised from there on
     assert reasons.count("diverged") == 1 and reasons[-1] == "exhausted"
     assert portfolio.weights_.sum() == pytest.approx(1)
+
+
+def heavy_tailed(n, seed):
+    rng = np.random.default_rng(seed)
+    return 0.01 * rng.standard_t(3, (n, 20)) * rng.lognormal(0, 0.5, 20) + 2e-4
+
+
+@pytest.mark.parametrize("solver", slow_but(["sarah-c", "civr", "scvr"], "sarah-c"))
+def test_an_iterate_that_oscillates_above_the_start_is_said(solver):
+    for seed in (10_002, 10_003, 10_004):
+        X = heavy_tailed(20_000, seed)
+        stream = StreamingProblem([X], PortfolioProblem)
+        with pytest.warns(ConvergenceWarning, match="on average over its last records"):
+            result = minimize(stream, solver, checkpoint_batch_size=64, random_state=0)
+        problem = PortfolioProblem(X)
+        assert problem.objective(result.x) > problem.objective(result.state.start)
+
+
+@pytest.mark.parametrize("solver", slow_but(["storm-c", "asc-pg", "scgd"], "storm-c"))
+def test_a_right_run_on_heavy_tails_is_no_oscillation(solver):
+    for seed in range(5):
+        stream = StreamingProblem([heavy_tailed(14_000, seed)], PortfolioProblem)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ConvergenceWarning)
+            result = minimize(stream, solver, random_state=0)
+        assert result.stop_reason == "exhausted"
 
 
 def test_chance_is_not_uphill():

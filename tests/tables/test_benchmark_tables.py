@@ -57,6 +57,7 @@ SLOW = (
     "newer",
     "desk",
     "desk_cases",
+    "pairs",
     "portfolio",
     "gallery",
 )

@@ -3,13 +3,21 @@ two processes."""
 
 import os
 import sys
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from sk_stormc import ActionValueEstimator, BellmanValueEstimator
-from sk_stormc.utils.blocks import blocks_of, check_finite_rows, is_dask, map_lazily
+from sk_stormc.utils.blocks import (
+    blocks_of,
+    check_finite_rows,
+    is_dask,
+    map_lazily,
+    of_partitions,
+)
+from sk_stormc.utils.frames import counts_rows
 
 ROWS = np.random.default_rng(0).normal(size=(1000, 4))
 OTHER = np.random.default_rng(1).normal(size=1000)
@@ -75,6 +83,17 @@ def test_missing_values_of_pandas_are_nan():
         match=r"got nan in column 1, row 2 \(in the block that begins at row 5",
     ):
         blocks_of(frame, rows=5).sum(checked(None))
+
+
+def test_decimals_of_arrow_are_numbers():
+    """Weights of this type ended in an error of NumPy."""
+    pa = pytest.importorskip("pyarrow")
+    dtype = pd.ArrowDtype(pa.decimal128(9, 3))
+    cents = pd.Series([Decimal("0.125"), Decimal(7), None], dtype=dtype)
+    for table in (cents, cents.to_frame(name="a")):
+        rows = blocks_of(table).take(np.arange(3))[0]
+        assert rows.dtype == float
+        same_bits(rows.ravel(), [0.125, 7, np.nan])
 
 
 def test_a_text_is_named():
@@ -227,10 +246,13 @@ def test_tables_are_aligned_by_lengths():
     same_bits(taken[1], OTHER)
     same_bits(taken[2], OTHER)
     with pytest.raises(
-        ValueError, match="3 and 4 partitions that differ from partition 0 on"
+        ValueError,
+        match="3 partitions of X and 4 of .* that differ from partition 0 on",
     ):
         blocks_of(frame, da.from_array(OTHER, chunks=300))
-    with pytest.raises(ValueError, match=r"must have its 1000 rows, got shape \(9,\)"):
+    with pytest.raises(
+        ValueError, match=r"must have the 1000 rows of X, got shape \(9"
+    ):
         blocks_of(frame, OTHER[:9])
     with pytest.raises(
         ValueError, match="X must be a dask collection if one of the tables"
@@ -261,6 +283,143 @@ def test_wrong_partitions(wrong, message):
         blocks_of(dd.from_delayed(parts, meta=FRAME[:0], verify_meta=False)).sum(
             products
         )
+
+
+def in_blocks(change, chunks=((300, 300, 400), (2, 2))):
+    """A dask array of which a function changes the second chunk of rows."""
+    return da.map_blocks(
+        lambda block, block_info=None: (
+            change(block) if block_info[0]["chunk-location"][0] == 1 else block
+        ),
+        da.from_array(ROWS, chunks=chunks),
+        dtype=float,
+        meta=np.empty((0, 0)),
+    )
+
+
+def masked(block):
+    return np.ma.masked_greater(block, 2.0)
+
+
+@pytest.mark.parametrize("change, message", [
+    (lambda block: block[:-7], r"the shape \(300, 2\) that .*, got \(293, 2\)"),
+    (lambda block: np.vstack([block, block]), r"\(300, 2\) that .*, got \(600, 2\)"),
+    (lambda block: block[:, :1], r"\(300, 2\) that .*, got \(300, 1\)"),
+    (lambda block: block[:, 0], r"\(300, 2\) that .*, got \(300,\)"),
+    (lambda block: None, "must be an array, .* got a NoneType"),
+    (masked, r"must have all its values, got \d+ that are masked"),
+], ids=["fewer rows", "more", "fewer columns", "one axis", "None", "masked"])  # fmt: skip
+@pytest.mark.parametrize("function", [
+    lambda X: blocks_of(X).sum(products),
+    lambda X: blocks_of(X).take(np.array([3, 599, 998])),
+    lambda X: blocks_of(X).map(lambda start, rows: rows[:, 0]).sum(products),
+    lambda X: blocks_of(da.ones((1000, 1), chunks=((300, 300, 400), 1)), X).sum(
+        products
+    ),
+    lambda X: map_lazily(lambda part: part[:, 0], X).compute(),
+    lambda X: of_partitions(len, X),
+], ids=["sum", "take", "map", "beside", "lazily", "of partitions"])  # fmt: skip
+def test_blocks_that_are_not_as_they_are_declared(function, change, message):
+    """Dask sees only what was declared: rows that a function dropped were missing in
+    sums, and masks were lost."""
+    X = in_blocks(change)
+    if function(in_blocks(lambda block: block)) is not None and "300, 2" in message:
+        message += ".*compute_chunk_sizes"
+    with pytest.raises(ValueError, match=f"partition 1 of .* {message}"):
+        function(X)
+
+
+def test_rows_that_change_with_every_computation():
+    lengths = iter([300, 299])
+    part = dask.delayed(lambda: ROWS[: next(lengths)])()
+    rows = da.from_delayed(part, (np.nan, 4), float)
+    with dask.config.set(scheduler="synchronous"):
+        blocks = blocks_of(rows)
+        with pytest.raises(ValueError, match=r"got \(299, 4\).*X.persist\(\)"):
+            blocks.sum(products)
+
+
+def test_joined_chunks_of_several_axes():
+    cube = np.random.default_rng(0).normal(size=(20, 3, 5))
+    blocks = blocks_of(da.from_array(cube, chunks=(7, 2, 2)))
+    same_bits(blocks.take(np.arange(20))[0], cube)
+
+
+DATES = pd.date_range("2020-01-01", periods=1000)
+DATED = FRAME.set_index(DATES)
+OTHER_YEARS = DATES + pd.Timedelta(days=3000)
+
+
+def unknown(table, n=4):
+    """A collection without known divisions."""
+    step = -(-len(table) // n)
+    parts = [dask.delayed(table[k * step : (k + 1) * step]) for k in range(n)]
+    return dd.from_delayed(parts, meta=table[:0], verify_meta=False)
+
+
+BESIDE = {
+    "pandas": lambda labels: pd.Series(OTHER, labels),
+    "dask": lambda labels: unknown(pd.Series(OTHER, labels)),
+}
+
+
+@pytest.mark.parametrize("beside", BESIDE)
+@pytest.mark.parametrize("labels, message", [
+    (DATES[::-1], "must have .* of the rows of X, but has the label"),
+    (OTHER_YEARS, "must have the labels .* '20(28|29|30)-.* where X has '202[012]-"),
+    (DATES.astype(str), r"has the label '[-\d]+' where X has '[-\d]+ 00:00:00'"),
+    (DATES[np.arange(1000) ^ 1], "in the order of the rows of X, .*reindex"),
+    (DATES, None),
+    (DATES.astype("datetime64[s]"), None),
+    (None, None),
+    (np.tile(np.arange(250), 4), None),
+], ids=["newest first", "other years", "text", "pairs swapped", "same", "seconds",
+        "counted", "counted by partitions"])  # fmt: skip
+def test_labels_of_rows_are_compared(beside, labels, message):
+    """Tables were joined by position, whatever their labels."""
+    other = BESIDE[beside](labels)
+    for X in (unknown(DATED), dd.from_pandas(DATED, npartitions=4)):
+        blocks = blocks_of(X, other, names=("X", "sample_weight"))
+        if message is None:
+            same_bits(blocks.take(np.arange(1000))[1], OTHER)
+            continue
+        with pytest.raises(ValueError, match=f"sample_weight .*{message}.*in partit"):
+            blocks.sum(products)
+
+
+def test_arrays_have_no_labels_and_lost_ones_can_be_given():
+    series = pd.Series(OTHER, DATES[::-1])
+    for X in (ARRAY, unknown(FRAME)):
+        same_bits(blocks_of(X, series).take(np.arange(1000))[1], OTHER)
+    blocks = blocks_of(
+        unknown(DATED), OTHER, names=("X", "y"), labels={"y": DATES[::-1]}
+    )
+    with pytest.raises(ValueError, match="y must have the labels of the rows of X"):
+        blocks.sum(products)
+    # of two that are labelled, beside one that is not
+    blocks = blocks_of(
+        ARRAY.rechunk((250, 4)), pd.Series(OTHER, DATES), unknown(DATED.a[::-1])
+    )
+    with pytest.raises(ValueError, match="beside X must have the labels"):
+        blocks.sum(products)
+
+
+@pytest.mark.parametrize("index, counts", [
+    (pd.RangeIndex(5), True),
+    (pd.RangeIndex(7, 12), True),
+    (pd.RangeIndex(1, 6), False),
+    (pd.Index([0, 1, 2, 0, 1]), True),
+    (pd.Index([7, 8, 0, 1, 2]), True),
+    (pd.Index([0, 1, 3]), False),
+    (pd.Index([1990, 1991]), False),
+    (pd.Index([0.0, 1.0]), False),
+    (pd.Index([0, 1], dtype="Int64"), True),
+    (DATES, False),
+    (pd.MultiIndex.from_product([[0], [0, 1]]), False),
+    (pd.Index([], dtype=int), True),
+])  # fmt: skip
+def test_an_index_that_only_counts(index, counts):
+    assert counts_rows(index, 7) is counts
 
 
 def test_labels_beside_a_table():

@@ -2,12 +2,20 @@
 thread meanwhile."""
 
 import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from sk_stormc import CompositionalPortfolio, SNEEmbedding, minimize
+from sk_stormc import (
+    BellmanValueEstimator,
+    CompositionalPortfolio,
+    SNEEmbedding,
+    minimize,
+)
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem
 from sk_stormc.utils.threads import each, in_one_thread, n_threads, threads
@@ -72,7 +80,8 @@ def test_an_error_of_a_part_comes_out(wrong):
         each(part, range(8))
 
 
-def test_blas_gets_its_threads_back_whoever_held_it(two_of_blas):
+def test_the_last_user_gives_blas_its_threads_back(two_of_blas):
+    """The first one did, while another thread still computed."""
     held, done = threading.Event(), threading.Event()
 
     def hold():
@@ -86,9 +95,41 @@ def test_blas_gets_its_threads_back_whoever_held_it(two_of_blas):
             other.start()
             assert held.wait(30)
         assert blas() == 1
+    assert blas() == 1
     done.set()
     other.join()
     assert blas() == 2
+    with pytest.raises(KeyError), in_one_thread():
+        raise KeyError
+    assert blas() == 2
+
+
+@pytest.mark.slow
+def test_fits_in_eight_threads_have_the_bits_of_one(two_of_blas):
+    rng = np.random.default_rng(0)
+    X, following = rng.normal(size=(2, 3000, 60))
+
+    def coefficients(k=0):
+        y = X[:, 0] + X[:, k % 5]
+        return BellmanValueEstimator(gamma=0.9).fit(X, y, next_X=following).coef_
+
+    expected = [coefficients(k) for k in range(5)]
+    with ThreadPoolExecutor(8) as pool:
+        for k, found in enumerate(pool.map(coefficients, range(40))):
+            np.testing.assert_array_equal(found, expected[k % 5])
+    assert blas() == 2
+
+
+def test_fits_in_several_threads_leave_the_filters_of_warnings():
+    """Each restored the filters of the process as it had found them, and the last one
+    left those of another fit: ConvergenceWarnings were ignored from then on."""
+    rows = make_gaussian_returns(1500, 3, random_state=0)
+    problem = PortfolioProblem(rows, risk_measure="entropic", risk_aversion=20.0)
+    fit = partial(minimize, problem, "corrected-sample", sample_size=200)
+    before = list(warnings.filters)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda k: fit(random_state=k), range(40)))
+    assert warnings.filters == before
 
 
 def test_blas_has_one_thread_beside_the_librarys_own(two_of_blas):

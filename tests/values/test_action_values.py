@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
-from value_logs import fed, messages, some
+from value_logs import fed, messages, some, with_ones
 
 from sk_stormc import ActionValueEstimator, BellmanValueEstimator
 
@@ -354,6 +354,107 @@ def test_streams_of_actions_without_next_x(columns, container):
         q.partial_fit(**chunk | {"X": container(chunk["X"])}, actions=names)
     np.testing.assert_allclose(q.coef_, expected.coef_, rtol=1e-9)
     assert q.n_features_in_ == 2
+
+
+def of_many_actions(n=2400, m=60, d=8, seed=0, ends=0.1):
+    """More than 500 features of all actions together."""
+    rng = np.random.default_rng(seed)
+    X, action = rng.normal(size=(n, d)), np.arange(n) % m
+    ends = rng.random(n) < ends
+    return {
+        "X": X,
+        "y": X[:, 0] + np.cos(action) + rng.normal(size=n),
+        "action": action,
+        "next_X": 0.7 * X + 0.5 * rng.normal(size=(n, d)),
+        "terminal": ends,
+        "episode": np.append(0, np.cumsum(ends)[:-1]),
+    }
+
+
+SIDES = np.random.default_rng(1).normal(size=(8, 60))
+
+
+def soft(X):
+    chances = np.exp(X @ SIDES / 4)
+    return chances / chances.sum(axis=1, keepdims=True)
+
+
+def of_pairs(log, policy):
+    """The features of state-action pairs, and of the next ones under a policy."""
+    n, m = len(log["y"]), log["action"].max() + 1
+    chances = policy(log["next_X"])
+    chances = np.eye(m)[chances] if chances.ndim == 1 else chances
+    psi, now = np.zeros((n, m, log["X"].shape[1] + 1)), with_ones(log["X"])
+    psi[np.arange(n), log["action"]] = now
+    after = with_ones(log["next_X"]) * ~log["terminal"][:, None]
+    return psi.reshape(n, -1), (chances[:, :, None] * after[:, None]).reshape(n, -1)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.9, 1.0])
+@pytest.mark.parametrize("policy", [soft, lambda X: (X @ SIDES).argmax(axis=1)])
+def test_many_actions_are_solved_by_blocks_of_actions(policy, gamma):
+    log, alpha = of_many_actions(), np.tile(np.append(np.full(8, 0.01), 0.0), 60)
+    q = ActionValueEstimator(policy, gamma, alpha=0.01).fit(**log)
+    psi, after = of_pairs(log, policy)
+    n, difference = len(psi), psi - gamma * after
+    A, b = psi.T @ difference / n + np.diag(alpha), psi.T @ log["y"] / n
+    w = np.linalg.solve(A, b)
+    np.testing.assert_allclose(
+        np.column_stack([q.coef_, q.intercept_]).ravel(), w, rtol=1e-10, atol=1e-12
+    )
+    assert q.rank_ == len(w) and q.solver_ == "lstd" and q.condition_number_ < 100
+    # the sandwich over episodes
+    scores = np.zeros((log["episode"][-1] + 1, len(w)))
+    np.add.at(scores, log["episode"], psi * (difference @ w - log["y"])[:, None] / n)
+    m = len(scores)
+    scores -= scores.mean(axis=0)
+    covariance = np.linalg.solve(A, np.linalg.solve(A, scores.T @ scores).T)
+    covariance *= m / (m - 1) * (n - 1) / (n - len(w))
+    expected = np.sqrt(np.einsum("ij,jk,ik->i", psi[:30], covariance, psi[:30]))
+    std = q.predict(log["X"][:30], return_std=True)[1]
+    np.testing.assert_allclose(
+        std[np.arange(30), log["action"][:30]], expected, rtol=1e-6
+    )
+
+
+def test_the_best_policy_of_many_actions():
+    log = model(n=9, m=60)
+    q = fit(ActionValueEstimator(gamma=0.9, **TABULAR), log)
+    P, R = log[:2]
+    np.testing.assert_allclose(
+        q.predict(np.eye(9)), value_iteration(P, R, 0.9), rtol=1e-8, atol=1e-8
+    )
+    assert q.stop_reason_ == "converged" and q.policy_changes_[-1] == 0
+
+
+def test_many_actions_that_the_log_determines_too_little():
+    log, rng = of_many_actions(n=1200), np.random.default_rng(2)
+    q = ActionValueEstimator(lambda X: (X @ SIDES).argmax(axis=1), 1.0)
+    with pytest.raises(ValueError, match="gamma must be a number < 1, got 1"):
+        q.fit(**log | {"terminal": np.zeros(1200, dtype=bool), "episode": None})
+    trap = log["action"] == 3  # from which no episode ends
+    with pytest.raises(ValueError, match="gamma must be a number < 1, got 1"):
+        ActionValueEstimator(lambda X: np.full(len(X), 3), 1.0).fit(
+            **log | {"terminal": log["terminal"] & ~trap, "episode": None}
+        )
+    noise = 10 * rng.normal(size=log["X"].shape)
+    with pytest.raises(
+        ValueError,
+        match="residual of .* is left. Half of .* at most 20 rows.*Set alpha",
+    ):
+        q.set_params(gamma=0.99).fit(**log | {"next_X": noise})
+    with pytest.warns(ConvergenceWarning, match="The values do not exist"):
+        grown = of_many_actions(n=6000)
+        q.fit(**grown | {"next_X": 1.6 * grown["X"]})
+    # one row of an action: coefficients stay in its direction
+    rare = np.where(log["action"] == 7, 8, log["action"])
+    rare[7] = 7
+    q = ActionValueEstimator(soft, 0.9).fit(**log | {"action": rare})
+    error = q.td_error(**log | {"action": rare})
+    np.testing.assert_allclose(error[7], 0.0, atol=1e-9)
+    parts = q.coef_[7] * log["X"][7]  # coefficients in units of the features
+    np.testing.assert_allclose(parts, q.intercept_[7], atol=1e-9)
+    assert q.rank_ == 59 * 9 + 1
 
 
 STATES = 6

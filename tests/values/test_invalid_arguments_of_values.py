@@ -59,6 +59,9 @@ VALUE = [
 ]
 DATA = [  # of fit, partial_fit and score
     ({"y": put(LOG["y"], 4, np.inf)}, "y must be finite, got inf in row 4"),
+    ({"y": LOG["y"].astype(str)}, "y must be numbers, got array"),
+    ({"y": LOG["y"].astype(str).astype(object)}, "y must be numbers, got array"),
+    ({"y": [None] * N}, "y must be finite, got nan in row 0"),
     ({"next_X": LOG["X"][:, :2]}, "next_X must have the columns of X"),
     (
         {"next_X": LOG["X"][:4]},
@@ -413,7 +416,26 @@ FLAT = [
     ),
 ]
 
+STREAM = [  # of ActionValueEstimator.partial_fit
+    (
+        {"actions": actions},
+        "actions must be a list of the labels of all actions, got " + got,
+    )
+    for actions, got in ((2, "2"), ([], r"\[\]"), ({0, 1}, "{"), ([[0, 1]], r"\[\["))
+] + [
+    ({"actions": [0, 0.5]}, "actions must be labels of a finite choice, got 0.5"),
+    ({"solver": "bogus"}, "solver must be one of .*'lstd', got 'bogus'"),
+    ({"solver": 3}, "solver must be a solver or one of .*'lstd'], got 3"),
+]
+
+
+def action_stream(solver="auto", **given):
+    estimator = ActionValueEstimator(lambda X: [0] * len(X), solver=solver)
+    return estimator.partial_fit(**ACTIONS, **given)
+
+
 TABLES = [
+    (action_stream, STREAM),
     (lambda **params: BellmanValueEstimator(**params).fit(**LOG), VALUE),
     (fit, SINGLE),
     (lambda **given: FITTED.value_interval(LOG["X"], **given), CONFIDENCE),

@@ -6,9 +6,15 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import PolynomialFeatures
 
-from sk_stormc import ActionValueEstimator, BellmanValueEstimator, off_policy_value
+from sk_stormc import (
+    ActionValueEstimator,
+    BellmanValueEstimator,
+    estimated_ratios,
+    off_policy_value,
+)
 
 equal, same_bits = np.testing.assert_allclose, np.testing.assert_array_equal
 
@@ -46,6 +52,7 @@ N = len(LOG["y"])
 WEIGHTS = np.random.default_rng(1).integers(0, 3, N).astype(float)
 RATIOS = np.random.default_rng(2).uniform(0.5, 1.5, N)
 
+dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe", exc_type=ImportError)
 
@@ -490,3 +497,132 @@ def test_wrong_episodes(wrong, kwargs, message):
     ]
     with pytest.raises(ValueError, match=message):
         off_policy_value(*wrong(*columns)[:3], **kwargs)
+
+
+# Labels of rows
+
+
+def unknown(table, n=3):
+    """A collection without known divisions."""
+    step = -(-len(table) // n)
+    parts = [dask.delayed(table[k * step : (k + 1) * step]) for k in range(n)]
+    return dd.from_delayed(parts, meta=table[:0], verify_meta=False)
+
+
+def labelled(labels, names):
+    """The columns of the log as tables of pandas. Those of some names have other
+    labels."""
+    dates = pd.date_range("2020-01-01", periods=N, name="index")
+    others = {"newest first": dates[::-1], "pairs swapped": dates[np.arange(N) ^ 1]}
+    tables = {}
+    for name, part in LOG.items():
+        index = others[labels] if name in names else dates
+        table = pd.DataFrame(part, columns=list("abc")) if part.ndim == 2 else part
+        tables[name] = (
+            table.set_index(index) if part.ndim == 2 else pd.Series(part, index)
+        )
+    return tables
+
+
+@pytest.mark.parametrize("name", ["y", "next_X", "terminal", "episode", "action"])
+@pytest.mark.parametrize("where", ["memory", "beside", "dask"])
+@pytest.mark.parametrize("labels", ["newest first", "pairs swapped"])
+def test_labels_of_rows_are_compared(labels, where, name):
+    """They were joined by position in silence."""
+    tables = labelled(labels, [name])
+    if where != "memory":
+        first = ["X"] if where == "beside" else list(tables)
+        tables |= {key: unknown(tables[key]) for key in first}
+    q = ActionValueEstimator(gamma=0.9)
+    message = f"{name} must have .* of the rows of X, but has the label"
+    with pytest.raises(ValueError, match=message):
+        q.fit(**tables)
+    if name == "action":
+        return
+    value = BellmanValueEstimator(gamma=0.9)
+    with pytest.raises(ValueError, match=message):
+        value.fit(**without(tables, "action"))
+    value.fit(**without(LOG, "action"))
+    for method in (value.score, value.td_error):
+        with pytest.raises(ValueError, match=message):
+            method(**without(tables, "action"))
+    if where == "memory":
+        with pytest.raises(ValueError, match=message):
+            value.partial_fit(
+                **without(tables, "action", "episode" * (name != "episode"))
+            )
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names:UserWarning")
+def test_labels_that_agree_or_only_count():
+    expected = BellmanValueEstimator(gamma=0.9).fit(**without(LOG, "action"))
+    agreeing = labelled("newest first", [])
+    lazily = {name: unknown(table) for name, table in agreeing.items()}
+    counted = {
+        name: table.reset_index(drop=True) for name, table in agreeing.items()
+    } | {"X": agreeing["X"]}
+    files = {  # each of three begins to count from 0
+        name: unknown(table.set_axis(np.arange(N) % (N // 3)))
+        for name, table in counted.items()
+    } | {"X": lazily["X"]}
+    for log in (agreeing, lazily, counted, files):
+        value = BellmanValueEstimator(gamma=0.9).fit(**without(log, "action"))
+        equal(value.coef_, expected.coef_, rtol=1e-8)
+        equal(value.score(**without(log, "action")),
+              expected.score(**without(LOG, "action")))  # fmt: skip
+
+
+def test_rewards_and_successors_may_have_the_labels_of_the_next_rows():
+    walk = pd.DataFrame(
+        np.random.default_rng(0).normal(size=(300, 2)),
+        pd.date_range("2020-01-01", periods=300),
+    )
+    X, later = walk[:-1], walk[1:]
+    expected = BellmanValueEstimator().fit(
+        X.to_numpy(), later[0].to_numpy(), next_X=later.to_numpy()
+    )
+    value = BellmanValueEstimator().fit(X, later[0], next_X=later)
+    same_bits(value.coef_, expected.coef_)
+    with pytest.raises(ValueError, match="sample_weight must have the labels"):
+        BellmanValueEstimator().fit(X, later[0], next_X=later, sample_weight=later[1])
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("name", ["importance_ratio", "episode", "time"])
+def test_labels_in_off_policy_evaluation(lazy, name):
+    dates = pd.date_range("2020-01-01", periods=N)
+    columns = {
+        "y": LOG["y"],
+        "importance_ratio": RATIOS,
+        "episode": LOG["episode"],
+        "time": np.arange(N),
+    }
+    for key, column in columns.items():
+        columns[key] = pd.Series(column, dates[::-1] if key == name else dates)
+        if lazy:
+            columns[key] = unknown(columns[key], 1)
+    with pytest.raises(
+        ValueError, match="must have .* of the rows of .* has the label"
+    ):
+        off_policy_value(**columns)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_labels_in_estimated_ratios(lazy):
+    tables = labelled("pairs swapped", ["action"])
+    if lazy:
+        tables = {name: unknown(table) for name, table in tables.items()}
+    with pytest.raises(ValueError, match="action must have .* of the rows of X"):
+        estimated_ratios(
+            tables["X"], tables["action"], np.full(N, 0.5), LogisticRegression()
+        )
+
+
+@pytest.mark.parametrize("name", ["X", "y", "next_X", "episode"])
+def test_partitions_that_are_not_as_they_are_declared(name):
+    log = lazy(without(LOG, "action"))
+    log[name] = log[name].map_blocks(lambda block: block[1:], dtype=log[name].dtype)
+    with pytest.raises(
+        ValueError, match=f"partition \\d of {name} must have the shape"
+    ):
+        BellmanValueEstimator().fit(**log)

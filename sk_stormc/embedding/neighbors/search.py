@@ -1,6 +1,7 @@
 """A nearest-neighbour search that is accurate for data far from zero."""
 
 import warnings
+from contextlib import nullcontext
 
 import numpy as np
 from scipy import sparse
@@ -129,10 +130,10 @@ class NeighborSearch(NearestNeighbors):
     def _nearest(self, X, k):
         """The k nearest neighbours of centred samples. None means the data themselves,
         each without itself."""
-        with warnings.catch_warnings():
-            if not self.is_euclidean and _is_binary(self._fit_X if X is None else X):
-                # boolean metrics use 0 and 1 unchanged
-                warnings.simplefilter("ignore", DataConversionWarning)
+        binary = not self.is_euclidean and _is_binary(self._fit_X if X is None else X)
+        # boolean metrics use 0 and 1 unchanged
+        quiet = {"action": "ignore", "category": DataConversionWarning}
+        with warnings.catch_warnings(**quiet) if binary else nullcontext():
             distances, neighbors = super().kneighbors(X, k)
         by_products = self.offset_ is not None and self._fit_method == "brute"
         if by_products and self.is_euclidean:

@@ -38,7 +38,8 @@ def lower_bound(solution, low, high):
     """
     size = max(1.0, float(np.abs(solution.x).max()))
     # the product of a bound farther away with rounding errors would matter
-    remote = (np.maximum(high, -low) > 1e3 * size) & ~solution.active_bounds
+    at = np.where(_reduced_costs(solution)[1] > 0, low, high)
+    remote = (np.abs(at) > 1e3 * size) & ~solution.active_bounds
     _, gradient, _ = solution.program.smooth(solution.x)
     slope = max(1.0, float(np.abs(gradient).max()))
     rounding = RELATIVE_ROUNDING * size * slope  # of a reduced cost

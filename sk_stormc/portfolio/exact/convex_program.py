@@ -2,11 +2,21 @@
 for `interior_point`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-__all__ = ["Hinges", "Program", "Solution", "product", "transposed"]
+__all__ = ["Hinges", "Limit", "Program", "Solution", "product", "transposed"]
+
+
+@dataclass
+class Limit:
+    """The constraint smooth(x) + hinges(x) <= bound, for the first hinges of a
+    program, which are then no part of its objective."""
+
+    smooth: Callable
+    n_hinges: int
+    bound: float
 
 
 @dataclass
@@ -29,6 +39,22 @@ class Program:
     n_risk_rows: int = 0
     formulation: Callable | None = None  # of the risk
     reach: float = np.inf  # of its level, as in `Formulation`
+    limit: Limit | None = None
+
+    def lagrangian(self, multiplier):
+        """The program without its limit, whose terms are added to the objective with
+        this multiplier."""
+        if self.limit is None:
+            return self
+        k, (of_limit, net) = self.limit.n_hinges, (self.limit.smooth, self.smooth)
+
+        def smooth(x):
+            both = zip(net(x), of_limit(x), strict=True)
+            return tuple(a + multiplier * b for a, b in both)
+
+        hinges = [hinge.times(multiplier) for hinge in self.hinges[:k]]
+        hinges += self.hinges[k:]
+        return replace(self, smooth=smooth, hinges=hinges, limit=None)
 
 
 @dataclass
@@ -49,6 +75,14 @@ class Solution:
     # whether it is a vertex of a linear program, where weights at bounds are exactly
     # there
     at_vertex: bool = False
+    multiplier: float = 0.0  # of the limit
+    limited: Program | None = None  # the program with the limit
+
+    def raised(self, factor):
+        """The solution with the limit's multiplier times a number. The bound that
+        follows from it may be tighter, as the others then have room."""
+        m = factor * self.multiplier
+        return replace(self, program=self.limited.lagrangian(m), multiplier=m)
 
 
 def product(rows, x):
@@ -81,6 +115,10 @@ class Hinges:
     curved: np.ndarray
     order: float = 2.0  # the power p
     level: int | None = None  # the index of the variable t
+
+    def times(self, factor):
+        """The function times a number."""
+        return replace(self, cost=factor * self.cost, curved=factor * self.curved)
 
     def at(self, x):
         """The arguments a of the hinges at x."""

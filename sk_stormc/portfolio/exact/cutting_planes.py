@@ -7,18 +7,20 @@ algorithm for two-stage stochastic linear programs", 1988).
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from sk_stormc.engine.stopping import Gap
 from sk_stormc.portfolio.exact.convex_program import Solution
 from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.linear_programs import linear_program, one_sided
 from sk_stormc.portfolio.exact.program import INFINITE_WEIGHT, Formulation
 from sk_stormc.portfolio.exact.tolerances import PROGRAM_TOLERANCE
 
-__all__ = ["Cuts", "minimise_by_cuts", "of_cuts"]
+__all__ = ["Cuts", "cuts_of_parts", "minimise_by_cuts"]
 
 # gap that ends the method, relative to the terms of the objective, which may cancel.
 # Linear programs reach it in the end; a larger one costs digits of the weights
@@ -61,6 +63,18 @@ def of_cuts(scaled, v, cuts, n_parts):
     return Formulation(linear, level=level, lowest=0.0, reach=reach, rows=rows)
 
 
+def cuts_of_parts(cuts_at, n_parts):
+    """The function of v whose value is the risk of the cuts ``cuts_at`` of all its
+    arguments so far."""
+    cuts = []
+
+    def formulation_at(v):
+        cuts.append(cuts_at(v))
+        return partial(of_cuts, cuts=tuple(cuts), n_parts=n_parts)
+
+    return formulation_at
+
+
 def minimise_by_cuts(
     scaled, formulation_at, n_levels, start, callback=None, max_iter=1000
 ):
@@ -91,17 +105,15 @@ def minimise_by_cuts(
                 solution, kept_near = _solve(program, start / scaled.size, distance)
             if solution is None:
                 return None
-            gap = least - _value(program, solution.x)
-            if not (
-                gap <= VERTEX_GAP * terms and kept_near and distance < INFINITE_WEIGHT
-            ):
+            gap = Gap(least, _value(program, solution.x), terms, VERTEX_GAP)
+            if not (gap.is_small and kept_near and distance < INFINITE_WEIGHT):
                 break
             distance *= 10
-        if gap < 0.9 * smallest:
-            smallest, since = gap, k
-        solution.done = gap <= PROGRAM_TOLERANCE * terms
+        if gap.size < 0.9 * smallest:
+            smallest, since = gap.size, k
+        solution.done = gap.size <= PROGRAM_TOLERANCE * terms
         # without progress, new cuts are violated by less than the tolerance of HiGHS
-        if gap <= VERTEX_GAP * terms or k - since >= (3 if solution.done else 30):
+        if gap.is_small or k - since >= (3 if solution.done else 30):
             break
         x = solution.x.copy() if k % 2 else (solution.x + best) / 2
     to_low, to_high = np.abs(best - program.low), np.abs(best - program.high)

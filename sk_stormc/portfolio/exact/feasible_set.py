@@ -243,8 +243,17 @@ class FeasibleSet(Penalty):
     def violation(self, x):
         """The largest violation of a linear constraint or a limit of a norm, relative
         to its size."""
-        if not (len(self.linear.A) or self.limits):
-            return 0.0
+        return max(self._violations(x).max(initial=0.0), 0.0)
+
+    def missed(self, x):
+        """The constraint that a point violates most, in words, or None."""
+        over = self._violations(x)
+        if not over.max(initial=0.0) > PROGRAM_TOLERANCE:
+            return None
+        limits = [f"{name}={limit:g}" for name, (_, limit) in self.limits.items()]
+        return f"{[*self.linear.names, *limits][over.argmax()]!r} by {over.max():.2g}"
+
+    def _violations(self, x):
         w, A = np.asarray(x[: self.n_assets], float), self.linear.A
         size = np.abs(A) @ np.abs(w) + np.abs(A).max(axis=1, initial=0.0) + 1e-300
         over = np.maximum(A @ w - self.upper, self.lower - A @ w) / size
@@ -252,7 +261,7 @@ class FeasibleSet(Penalty):
             (np.abs(w - centre).sum() - limit) / (limit + np.abs(centre).sum() + 1e-300)
             for centre, limit in self.limits.values()
         ]
-        return max(over.max(initial=0.0), 0.0, *norms)
+        return np.r_[over, norms]
 
     def is_met(self, x):
         """Whether the constraints besides bounds and budget hold up to rounding, and
@@ -307,6 +316,18 @@ class FeasibleSet(Penalty):
     def with_bounds(self, low, high):
         """The same set with other bounds of the assets' weights."""
         return replace(self, box=Box(low, high, self.budget, self.l1))
+
+    def bounded(self, w, radius):
+        """The set with bounds at a radius around w where it has none."""
+        low, high = (
+            np.broadcast_to(bound, self.n_assets)
+            for bound in (self.box.low, self.box.high)
+        )
+        w = w[: self.n_assets]
+        return self.with_bounds(
+            np.where(np.isfinite(low), low, w - radius),
+            np.where(np.isfinite(high), high, w + radius),
+        )
 
     def without_costs(self):
         """The same constraints without costs."""

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.results import Record, Report, SolverResult, StopReason, outcome
+from sk_stormc.engine.stopping import Gap
 from sk_stormc.portfolio.exact.integer import WithIntegerLimits, check_integer_limits
 from sk_stormc.portfolio.exact.objectives import (
     ByMoments,
@@ -58,14 +59,14 @@ def exact_method(portfolio, solver, task, limits=None):
             f"{task.returns.shape}: "
             + ("use fewer periods or assets" if needs else "use solver='storm-c'")
         )
+    tol = TOL if portfolio.tol is None else portfolio.tol
     if portfolio.max_risk is not None:
-        objective = partial(WithinRisk, task, max_risk=float(portfolio.max_risk))
+        objective = partial(WithinRisk, task, max_risk=portfolio.max_risk, tol=tol)
     elif portfolio.objective == "ratio":
         objective = partial(Ratio, task)
     else:
         objective = partial(ByMoments if solver == "moments" else Utility, task)
     name = "newton" if solver == "auto" else solver
-    tol = TOL if portfolio.tol is None else portfolio.tol
     if limits is not None:
         name = "scip"
         objective = partial(WithIntegerLimits, portfolio, objective, limits, tol)
@@ -117,25 +118,26 @@ class ExactMethod:
         self.on_record, self.n_iter, self.n_more, self.records = on_record, 0, 0, []
         self.report = Report(2 * task.n_inner + task.n_outer) if verbose else None
         self.best, self.value = objective.start, objective.value_at(objective.start)
-        gap = np.inf
+        gap, self.contradiction = np.inf, 0.0
         try:
             self._record()
             solution = objective.minimise(self._iterated)
-            self.best, self.value, gap = solution.weights, solution.value, solution.gap
+            self.best, self.value = solution.weights, solution.value
             exact = task.penalty.at_limits(self.best)
             value = objective.value_at(exact) if objective.allows(exact) else np.inf
-            rounding = PROGRAM_TOLERANCE * solution.unit
-            if value <= self.value + RELATIVE_ROUNDING * abs(self.value) + rounding:
+            rounding = PROGRAM_TOLERANCE * solution.unit + solution.error
+            rounding += RELATIVE_ROUNDING * abs(self.value)
+            if value <= self.value + rounding:
                 self.best, self.value = exact, value
-            small = max(self.tol, ACCURACY) * objective.spread(self.best)
-            small += RELATIVE_ROUNDING * abs(self.value) + rounding
+            scale, tol = objective.spread(self.best), max(self.tol, ACCURACY)
+            stated = Gap(self.value, solution.lower, scale, tol, rounding)
             # without a bound, the gap says nothing about a method that has reached its
             # tolerance
-            good = abs(gap) <= small or (gap == np.inf and solution.done)
-            gap = max(gap, 0.0) if good else gap  # rounding may make it negative
+            good = stated.is_small or (solution.lower == -np.inf and solution.done)
             reason = solution.reason or (
                 StopReason.CONVERGED if good else StopReason.MAX_ITER
             )
+            gap, self.contradiction = stated.size, stated.contradiction
         except _Ended as ended:
             reason = ended.args[0]
             gap = objective.gap_at(self.best)
@@ -206,6 +208,13 @@ def conclude_exact(portfolio, method, task, result):
             "has no minimum, since some combination of assets has a mean return and "
             "no risk"
         )
+    elif method.contradiction:
+        why = (
+            f"is below a lower bound of its minimum, by {method.contradiction:.2g}: "
+            "they contradict each other, and the gap is not known. Either the returns "
+            "changed between passes, as random numbers of dask without a seed do "
+            "(X.persist() keeps them), or this is an error of sk_stormc"
+        )
     elif result.gap == np.inf:
         why = "may be far above its minimum, if there is one"
     after = f"{result.n_iter} {method.iteration}s"
@@ -213,6 +222,10 @@ def conclude_exact(portfolio, method, task, result):
     if result.stop_reason == StopReason.TIME_LIMIT:
         after = f"time_limit={portfolio.time_limit:g} seconds"
         instead = "Raise time_limit or tol"
+    missed = task.penalty.missed(result.x)
+    if missed is not None:
+        why = f"is that of weights that miss {missed} of its size"
+        instead = "Loosen limits that nearly contradict each other"
     warn(
         f"CompositionalPortfolio has not converged: after {after} the objective "
         f"{result.fun:.6g} {why}. {instead}.",

@@ -10,14 +10,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sk_stormc.engine.results import StopReason
+from sk_stormc.engine.stopping import Gap
 from sk_stormc.portfolio.exact.feasible_set import bounds_around
 from sk_stormc.portfolio.exact.integer_program import IntegerProgram, scip
 from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
 from sk_stormc.portfolio.exact.ratio import net_return
-from sk_stormc.portfolio.exact.tolerances import ACCURACY, PROGRAM_TOLERANCE
-from sk_stormc.portfolio.labels import aligned
+from sk_stormc.portfolio.exact.tolerances import (
+    ACCURACY,
+    CONSTRAINT_TOLERANCE,
+    PROGRAM_TOLERANCE,
+)
+from sk_stormc.portfolio.labels import aligned_numbers
 from sk_stormc.portfolio.mean_risk import deviation_of
-from sk_stormc.utils.validation import as_numbers, check_int, check_number, short
+from sk_stormc.utils.validation import check_int, short
 
 __all__ = ["IntegerLimits", "WithIntegerLimits", "check_integer_limits"]
 
@@ -36,14 +41,14 @@ class IntegerLimits:
     names: list
 
     @classmethod
-    def of(cls, portfolio, n_assets, columns):
+    def of(cls, portfolio, columns):
         """The integer limits of a `CompositionalPortfolio`, or None if it has none."""
         most, least = portfolio.max_assets, portfolio.min_held
+        n_assets = len(columns)
         check_int("max_assets", most, low=1, words=(None,))
-        check_number("time_limit", portfolio.time_limit, low=0, inclusive=False)
         if least is not None:
-            given, least = least, aligned("min_held", least, columns, n_assets)
-            least = as_numbers("min_held", least)
+            given = least
+            least = aligned_numbers("min_held", least, columns)
             if (
                 least.shape not in ((), (n_assets,))
                 or not (np.isfinite(least) & (least >= 0)).all()
@@ -136,10 +141,16 @@ class WithIntegerLimits:
         self.task, self.n = task, task.returns.shape[1]
         self.relaxed = objective()
         self.relaxation = self.relaxed.minimise(lambda w: None)
-        self.bound = self.relaxation.value - self.relaxation.gap
+        self.bound = self.relaxation.lower
         w = np.asarray(self.relaxation.weights, float)
         self.feasible = task.penalty
         self.there = self.feasible.in_budget > 0
+        largest = float(limits.min_held.max())
+        if largest * CONSTRAINT_TOLERANCE > self._size(w):
+            raise ValueError(
+                "min_held must be in the unit of the weights, which are up to "
+                f"{self._size(w):.3g} without it, got {largest:.6g}"
+            )
         self.best, self.value = None, np.inf
         if limits.allow(w):
             self.best, self.value = w, self.relaxation.value
@@ -183,12 +194,12 @@ class WithIntegerLimits:
         one."""
         callback(self.best)
         reason = None
-        if self.value - self.bound > self.tol * self.scale:
+        if not Gap(self.value, self.bound, self.scale, self.tol).is_small:
             reason = self._search(callback)
         return Optimum(
             self.best,
             self.value,
-            self.gap_at(self.best),
+            self.bound,
             0,
             self.relaxation.unit,
             reason=reason,
@@ -242,13 +253,26 @@ class WithIntegerLimits:
         w = np.asarray(
             self.relaxation.weights if self.best is None else self.best, float
         )
-        size = float(np.abs(w[self.there]).max()) or self.feasible.size() or 1.0
-        low, high = bounds_around(
-            self.feasible, np.where(self.there, 0.0, w), SCIP_RADIUS * size
+        size = self._size(w)
+        low, high = self._finite_bounds(
+            self.feasible, np.where(self.there, 0.0, w), size
         )
         return IntegerProgram(
             self.feasible, low, high, self.limits, size, self.best, most_k
         )
+
+    def _size(self, w):
+        """The size of the weights w."""
+        return float(np.abs(w[self.there]).max()) or self.feasible.size() or 1.0
+
+    def _finite_bounds(self, feasible, w, size):
+        """Bounds around w for SCIP, which are not so far that they are within its
+        tolerance of infinite ones."""
+        radius = SCIP_RADIUS * max(size, self.limits.min_held.max())
+        low, high = bounds_around(feasible, w, radius)
+        far = radius / CONSTRAINT_TOLERANCE
+        low = np.where(w - low > far, w - radius, low)
+        return low, np.where(high - w > far, w + radius, high)
 
     def _deviation(self, w):
         """The deviation of the return of a portfolio, in which the program measures
@@ -290,7 +314,7 @@ class WithIntegerLimits:
         """Whether SCIP finds weights that meet the integer limits and a set's
         constraints."""
         found, w = [], self.feasible.empty
-        low, high = bounds_around(feasible, w, SCIP_RADIUS * (feasible.size() or 1.0))
+        low, high = self._finite_bounds(feasible, w, feasible.size() or 1.0)
         program = IntegerProgram(
             feasible, low, high, self.limits, feasible.size() or 1.0
         )
@@ -370,7 +394,7 @@ class WithIntegerLimits:
         least = solve_portfolio(
             task.with_aversion(np.inf, self.feasible.without_costs()), w
         )
-        smallest = max(least.value - least.gap, 0.0) ** (1 / power)
+        smallest = max(least.lower, 0.0) ** (1 / power)
         of_best = risk.value(w) ** (1 / power)
         if not smallest > 0:
             raise ValueError(

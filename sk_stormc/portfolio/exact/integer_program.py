@@ -211,6 +211,7 @@ class IntegerProgram:
         total = shift * self.mean_return(task.mean) if shift else 0.0
         if formulation.quadratic is not None:
             return total + self._quadratic(formulation.quadratic)
+        total += self.sum(formulation.linear[: len(self.v)], self.v)
         for term in formulation.hinges:
             # without the coefficient of the level, if it is linear in it
             rows = term.rows[:, : len(self.v)]

@@ -2,8 +2,11 @@
 constraints, with few variables.
 
 Inequalities and hinges have a common interface: each has slacks and multipliers, and
-contributes to the Newton step.
+contributes to the Newton step. The multiplier of a `Limit` is one more unknown, as its
+terms, like the objective, have curvature that the step depends on.
 """
+
+from functools import partial
 
 import numpy as np
 from scipy import sparse
@@ -67,6 +70,15 @@ class Side:
         comp, miss = slack * dual - target + cross[0], self.residual(x)
         return self.transposed((comp - dual * miss) / slack, len(x)), (comp, miss)
 
+    def response(self, x, limit):
+        """As `right`, for a change of the limit's multiplier by 1."""
+        zero = np.zeros(len(self.share))
+        return np.zeros(len(x)), (zero, zero)
+
+    def straight(self, x, length, dx, step):
+        """Whether the terms stay nearly linear for a step of this length."""
+        return True
+
     def step(self, dx, rest):
         """The steps of slacks and of multipliers that correspond to the step of x."""
         (slack,), (dual,), (comp, miss) = self.primal, self.dual, rest
@@ -115,6 +127,8 @@ class HingeState:
     small cost, such as old periods, would be huge.
     """
 
+    limit = None  # the state of the limit that the hinges belong to
+
     def __init__(self, hinge, x):
         a = hinge.at(x)
         room = max(float(np.abs(a).mean()), 0.1)
@@ -125,18 +139,34 @@ class HingeState:
         cost = hinge.cost + hinge.curved
         self.share = cost / (cost.mean() or 1.0) + SMALLEST_MULTIPLIER
 
-    def _derivatives(self, x):
+    @property
+    def factor(self):
+        """The multiplier of the limit that the hinges belong to, or 1."""
+        return 1.0 if self.limit is None else self.limit.multiplier
+
+    def derivatives(self, x):
+        """The derivatives of the hinges, without the factor."""
         return self.hinge.derivatives(self.primal[1], self.hinge.of_level(x, 1.0))
 
-    def straight(self, x, length, dx, dz):
+    def _derivatives(self, x):
+        return [self.factor * part for part in self.derivatives(x)]
+
+    def value(self, x):
+        """The sum of the terms at the values z, without the factor."""
+        hinge, z, p = self.hinge, self.primal[1], self.hinge.order
+        t = hinge.of_level(x, 1.0)
+        return float(hinge.cost @ z + hinge.curved @ (t * (z / t) ** p))
+
+    def straight(self, x, length, dx, step):
         """Whether the level stays positive, and the derivatives in z stay nearly
         linear, for a step of this length."""
         if self.hinge.level is None:
             return True
         t, dt, z = x[self.hinge.level], length * dx[self.hinge.level], self.primal[1]
+        dz = step[0][1]
         if t + dt <= 0:
             return False
-        of_z, of_zz, of_zt, _, _ = self._derivatives(x)
+        of_z, of_zz, of_zt, _, _ = self.derivatives(x)
         after = self.hinge.derivatives(z + length * dz, t + dt)[0]
         return (
             np.abs(after - of_z - length * of_zz * dz - of_zt * dt).max()
@@ -155,7 +185,7 @@ class HingeState:
         error = np.abs(self._derivatives(x)[0] - self.dual[0] - self.dual[1]).max(
             initial=0.0
         )
-        cost = self.hinge.cost + self.hinge.order * self.hinge.curved
+        cost = self.factor * (self.hinge.cost + self.hinge.order * self.hinge.curved)
         return float(error / cost.max(initial=SMALLEST_MULTIPLIER))
 
     def residual(self, x):
@@ -203,6 +233,23 @@ class HingeState:
             of_x[self.hinge.level] -= of_zt @ (c / d12)
         return of_x, (d1, d12, of_zt, c, const_up, const_down, miss)
 
+    def response(self, x, limit):
+        """As `right`, for a change of the limit's multiplier by 1."""
+        d1, d12, _, of_zt, _ = self._weights(x)
+        zero, of_x = np.zeros(len(d1)), np.zeros(len(x))
+        if self.limit is not limit:
+            return of_x, (d1, d12, of_zt, zero, zero, zero, zero)
+        of_z, _, _, of_t, _ = self.derivatives(x)
+        of_x -= transposed(self.hinge.rows, d1 * of_z / d12, len(x))
+        if self.hinge.level is not None:
+            of_x[self.hinge.level] += of_zt @ (of_z / d12) - of_t.sum()
+        return of_x, (d1, d12, of_zt, -of_z, zero, zero, zero)
+
+    def slope(self, x, dx, step):
+        """The change of the terms for a step, without the factor."""
+        of_z, _, _, of_t, _ = self.derivatives(x)
+        return of_z @ step[0][1] + of_t.sum() * self.hinge.of_level(dx, 0.0)
+
     def step(self, dx, rest):
         """The steps of slacks and of multipliers that correspond to the step of x."""
         d1, d12, of_zt, c, const_up, const_down, miss = rest
@@ -211,6 +258,86 @@ class HingeState:
         dup = const_up - d1 * dz + d1 * da
         ddown = const_down - self.dual[1] / self.primal[1] * dz
         return [dz - da + miss, dz], [dup, ddown]
+
+
+class LimitState:
+    """The inequality of a `Limit` with a slack, and its multiplier, which is a factor
+    of its hinges.
+
+    The methods are those of `Side`. `joined` adds the step of the multiplier.
+    """
+
+    def __init__(self, limit, hinges, x):
+        self.limit, self.hinges, self.share = limit, hinges, np.ones(1)
+        for hinge in hinges:
+            hinge.limit = self
+        self._x, self._terms = None, None
+        self.primal, self.dual = [np.zeros(1)], [np.ones(1)]
+        room = -float(self.residual(x)[0])
+        self.primal = [np.full(1, max(room, 0.1 * abs(limit.bound) + 1e-2))]
+
+    @property
+    def multiplier(self):
+        return float(self.dual[0][0])
+
+    def _at(self, x):
+        """The value, the gradient and the Hessian of the smooth part."""
+        if self._x is not x:
+            self._x, self._terms = x, self.limit.smooth(x)
+        return self._terms
+
+    def residual(self, x):
+        """The residual of the equation that defines the slack."""
+        total = self._at(x)[0] + sum(hinge.value(x) for hinge in self.hinges)
+        return total + self.primal[0] - self.limit.bound
+
+    def gradient(self, x):
+        """The derivative in x of the Lagrangian's smooth term."""
+        return self.multiplier * self._at(x)[1]
+
+    def add(self, K, x):
+        """Add the curvature of the smooth part to the Newton matrix."""
+        K += self.multiplier * self._at(x)[2]
+
+    def straight(self, x, length, dx, step):
+        """Whether the smooth part is finite after a step of this length."""
+        return bool(np.isfinite(self.limit.smooth(x + length * dx)[0]))
+
+    def right(self, x, target, cross):
+        """As for `Side`, for the present multiplier."""
+        return np.zeros(len(x)), target - self.primal[0] * self.dual[0] - cross[0]
+
+    def response(self, x, limit):
+        """As `right`, for a change of the multiplier by 1."""
+        return -self._at(x)[1], None
+
+    def step(self, dx, rest):
+        """The steps of the slack and the multiplier, of 0 or of 1."""
+        if rest is None:
+            return [-self.primal[0] / self.dual[0]], [np.ones(1)]
+        return [rest / self.dual[0]], [np.zeros(1)]
+
+    def _miss(self, x, dx, steps):
+        """The change of the inequality's left side for a step."""
+        own = [step for part, step in steps if part in self.hinges]
+        change = self._at(x)[1] @ dx
+        for hinge, step in zip(self.hinges, own, strict=True):
+            change += hinge.slope(x, dx, step)
+        return change
+
+    def joined(self, x, parts, direction, response):
+        """Newton's step as one for the present multiplier plus a multiple of the
+        response to its change, such that the inequality holds to first order."""
+        (dx, dnu, steps), (rx, rnu, more) = direction, response
+        k = parts.index(self)
+        missing = self.residual(x) + self._miss(x, dx, zip(parts, steps, strict=True))
+        gained = self._miss(x, rx, zip(parts, more, strict=True)) + more[k][0][0]
+        change = float(((missing + steps[k][0][0]) / -gained)[0])
+        steps = [
+            (moved(dp, rp, change), moved(dd, rd, change))
+            for (dp, dd), (rp, rd) in zip(steps, more, strict=True)
+        ]
+        return dx + change * rx, dnu + change * rnu, steps
 
 
 def products(primal, dual):
@@ -248,7 +375,12 @@ def interior_point(program, x, most=100, callback=None):
     sides = sides_of(program, x, 0.1 + np.abs(g).max())
     nu = np.zeros(len(E))
     hinges = [HingeState(h, x) for h in program.hinges]
-    parts, levels = [*sides, *hinges], any(h.hinge.level is not None for h in hinges)
+    parts, limit = [*sides, *hinges], None
+    if program.limit is not None:
+        limit = LimitState(program.limit, hinges[: program.limit.n_hinges], x)
+        parts.append(limit)
+    # multipliers are then a curved function of x
+    curved_dual = limit or any(h.hinge.level is not None for h in hinges)
     total = sum(len(part.primal) * float(part.share.sum()) for part in parts)
     best, done, k, smallest = None, False, 0, np.inf
     least = 1e-8  # lower bound of the centring parameter sigma
@@ -281,7 +413,10 @@ def interior_point(program, x, most=100, callback=None):
             slopes = [h.dual[0] for h in hinges]
             kinks = [sum(h.primal) < np.minimum(*h.dual) for h in hinges]
             of_sides = multipliers(program, sides)
-            best = error, Solution(program, x, slopes, *of_sides, kinks, nu)
+            at = limit.multiplier if limit else 0.0
+            of_limit = program.lagrangian(at)
+            best = error, Solution(of_limit, x, slopes, *of_sides, kinks, nu)
+            best[1].multiplier, best[1].limited = at, program
         done = error <= PROGRAM_TOLERANCE
         if done or k - since > 15:  # without progress only rounding errors are left
             break
@@ -289,10 +424,12 @@ def interior_point(program, x, most=100, callback=None):
         for part in parts:
             part.add(K, x)
         solve = _factor(K, E)
+        if solve is None:
+            break
         # predictor, and corrector with the predicted products of the steps
-        dx, _, steps = _direction(
-            parts, solve, of_x, off, x, 0.0, [(0.0, 0.0)] * len(parts)
-        )
+        border = limit and (limit, _response(parts, solve, off, x, limit))
+        direction = partial(_direction, parts, solve, of_x, off, x, border)
+        dx, _, steps = direction(0.0, [(0.0, 0.0)] * len(parts))
         a_p, a_d = _lengths(parts, steps)
         after = sum(
             products(moved(part.primal, dp, a_p), moved(part.dual, dd, a_d))
@@ -300,11 +437,11 @@ def interior_point(program, x, most=100, callback=None):
         )
         sigma = min(1.0, max((after / gap) ** 3, least)) if gap > 0 else 0.0
         crossed = [[p * d for p, d in zip(*step, strict=True)] for step in steps]
-        dx, dnu, steps = _direction(parts, solve, of_x, off, x, sigma * mu, crossed)
+        dx, dnu, steps = direction(sigma * mu, crossed)
         a_p, a_d = _lengths(parts, steps)
         a_p = min(1.0, FRACTION_TO_BOUNDARY * a_p)
         a_d = min(1.0, FRACTION_TO_BOUNDARY * a_d)
-        if levels:  # the multipliers are a curved function of z / t
+        if curved_dual:
             a_p = a_d = min(a_p, a_d)
         # shorten a step that leaves the domain of the smooth part, or along which its
         # gradient is far from linear
@@ -313,8 +450,8 @@ def interior_point(program, x, most=100, callback=None):
             f_new, g_new, H_new = program.smooth(x + curved * dx)
             finite = np.isfinite(f_new) and np.isfinite(g_new).all()
             if finite and all(
-                h.straight(x, curved, dx, step[0][1])
-                for h, step in zip(hinges, steps[len(sides) :], strict=True)
+                part.straight(x, curved, dx, step)
+                for part, step in zip(parts, steps, strict=True)
             ):
                 miss = np.abs(g_new - g - curved * (H0 @ dx)).max()
                 allowed = max(np.abs(of_x).max(), 0.1 * np.abs(g_new).max(), mu)
@@ -345,7 +482,16 @@ def interior_point(program, x, most=100, callback=None):
     return best[1]
 
 
-def _direction(parts, solve, of_x, off, x, target, crossed):
+def _response(parts, solve, off, x, limit):
+    """The step of all unknowns that a change of the limit's multiplier by 1 asks
+    for."""
+    both = [part.response(x, limit) for part in parts]
+    dx, dnu = solve(sum(of_x for of_x, _ in both), 0.0 * off)
+    steps = [part.step(dx, rest) for part, (_, rest) in zip(parts, both, strict=True)]
+    return dx, dnu, steps
+
+
+def _direction(parts, solve, of_x, off, x, border, target, crossed):
     """Newton's step for the target complementarity, corrected by the products of the
     steps that were predicted."""
     right, rests = -of_x, []
@@ -354,11 +500,11 @@ def _direction(parts, solve, of_x, off, x, target, crossed):
         right = right + of_part
         rests.append(rest)
     dx, dnu = solve(right, -off)
-    return (
-        dx,
-        dnu,
-        [part.step(dx, rest) for part, rest in zip(parts, rests, strict=True)],
-    )
+    steps = [part.step(dx, rest) for part, rest in zip(parts, rests, strict=True)]
+    if border is None:
+        return dx, dnu, steps
+    limit, response = border
+    return limit.joined(x, parts, (dx, dnu, steps), response)
 
 
 def _lengths(parts, steps):
@@ -372,8 +518,8 @@ def _lengths(parts, steps):
 
 
 def _factor(K, E):
-    """A function that solves [[K, E.T], [E, 0]] (dx, dnu) = (a, b). A ridge makes K
-    positive definite if it is not."""
+    """A function that solves [[K, E.T], [E, 0]] (dx, dnu) = (a, b), or None. A ridge
+    makes K positive definite if it is not."""
     # augmented Lagrangian: E.T @ E, added on both sides, leaves the solution unchanged
     # and K better conditioned
     weight = float(np.mean(np.diag(K))) or 1.0
@@ -381,15 +527,16 @@ def _factor(K, E):
     K = K + weight * E.T @ E
     scale = 1.0 / np.sqrt(np.maximum(np.diag(K), 1e-16 * np.diag(K).max()))
     scaled = K * scale[:, None] * scale
-    ridge = 1e-14
-    while True:
+    for ridge in 10.0 ** np.arange(-14, 6, 2):
         try:
             factor = cho_factor(
                 scaled + ridge * np.eye(len(K)), lower=True, check_finite=False
             )
             break
         except np.linalg.LinAlgError:
-            ridge *= 100
+            continue
+    else:  # it is not finite
+        return None
 
     def apply(v):
         s = scale if v.ndim == 1 else scale[:, None]

@@ -6,18 +6,22 @@ from dataclasses import replace
 import numpy as np
 from scipy.optimize import brentq
 
-from sk_stormc.portfolio.exact.feasible_set import minimise_around
+from sk_stormc.engine.stopping import Gap
+from sk_stormc.portfolio.exact.feasible_set import FARTHEST_WEIGHT, minimise_around
 from sk_stormc.portfolio.exact.interior_point import interior_point
-from sk_stormc.portfolio.exact.linear_programs import minimise_linear
 from sk_stormc.portfolio.exact.program import (
+    INFINITE_WEIGHT,
     Optimum,
     Scaled,
+    at_size,
     can_solve,
+    refined,
     solve_portfolio,
 )
 from sk_stormc.portfolio.exact.quadratic import solve_quadratic
 from sk_stormc.portfolio.exact.tolerances import (
     ACCURACY,
+    CONSTRAINT_TOLERANCE,
     PROGRAM_TOLERANCE,
     RELATIVE_ROUNDING,
 )
@@ -81,7 +85,7 @@ def dual_gap(task, w, gap):
     # is unbounded, every error of a multiplier counts
     unbounded = np.isinf(feasible.implied_bounds()).any()
     solution = interior_point(program, x, 30 if unbounded else 10)
-    return float(np.fmin(gap, scaled.gap(solution, task.value(w))))
+    return float(np.fmin(gap, task.value(w) - scaled.lower(solution)))
 
 
 # the objectives
@@ -131,6 +135,9 @@ class Utility:
         task, equal = self.task, self.feasible.project(self.feasible.equal)
         deviation = deviation_of(np.asarray(task.returns @ w, float), task.p)
         # the benchmark itself, with a tracking error of 0, may be optimal
+        if not np.any(w[: self.feasible.n_assets]):  # the optimum may be the empty one
+            equal_returns = np.asarray(task.returns @ self.feasible.equal, float)
+            deviation = max(deviation, deviation_of(equal_returns, task.p))
         if self.feasible.has_benchmark:
             deviation = max(deviation, 0.01 * float(np.std(task.returns[:, -1])))
         risk = task.risk_weight * deviation**2 if task.measure.power == 2 else deviation
@@ -203,35 +210,35 @@ class WithinRisk(Utility):
     """The problem of maximising the mean return after costs subject to risk(w) <=
     max_risk.
 
-    The risk decreases as the risk aversion lambda increases. If it has a jump, as in
-    linear programs, a mixture of the portfolios on both sides has exactly the risk
-    max_risk. Each lambda gives a lower bound of the objective (Lagrange).
+    For each risk aversion a, F(a) is the minimum over the feasible set of a risk(w)
+    minus the mean return after costs. It is concave with the slope risk(w), and the
+    objective is at least F(a) - a max_risk for all a (Lagrange).
     """
 
-    def __init__(self, task, max_risk):
-        self.risk = task.with_aversion(np.inf)
-        self.mean = task.mean
-        self.max_risk = max_risk
+    def __init__(self, task, max_risk, tol=ACCURACY):
+        self.risk, self.mean = task.with_aversion(np.inf), task.mean
+        self.max_risk, self.tol = float(max_risk), max(tol, ACCURACY)
         # with a risk that is proportional to the weights, their scale would be
         # undetermined if nothing restricts it
-        feasible = task.penalty
-        endless = feasible.budget is None and np.isinf(feasible.implied_bounds()).any()
+        low, high = task.penalty.implied_bounds()
+        self.endless = bool(np.isinf([low, high]).any())
+        sizeless = task.penalty.budget is None and self.endless
         super().__init__(
-            task if task.measure.power == 1 or endless else proportional(task)
+            task if task.measure.power == 1 or sizeless else proportional(task)
         )
         least = solve_portfolio(
-            self.task.with_aversion(np.inf, feasible.without_costs()), self.start
+            self.task.with_aversion(np.inf, self.feasible.without_costs()), self.start
         )
         self.start = min(
             np.asarray(least.weights, float),
-            feasible.at_limits(least.weights),
+            self.feasible.at_limits(least.weights),
             key=self.risk_at,
         )
         smallest = self.risk_at(self.start)
-        if smallest > max_risk + PROGRAM_TOLERANCE * least.unit:
+        if smallest > self.max_risk + PROGRAM_TOLERANCE * least.unit:
             raise BelowLeastRisk(max_risk, smallest, self.start)
         # a risk of 0 is one up to rounding
-        self.risk_limit = max(max_risk, smallest, RELATIVE_ROUNDING * least.unit)
+        self.limit = max(self.max_risk, smallest, RELATIVE_ROUNDING * least.unit)
         self.aversion = 0.0  # that of the best lower bound
 
     def risk_at(self, weights):
@@ -241,7 +248,7 @@ class WithinRisk(Utility):
 
     def allows(self, weights):
         """Whether the risk is within the limit."""
-        return self.risk_at(weights) <= self.risk_limit
+        return self.risk_at(weights) <= self.limit
 
     def value_at(self, weights):
         """Minus the mean return after costs."""
@@ -251,81 +258,166 @@ class WithinRisk(Utility):
         """Infinity: there is no bound for the weights of a fit that ended early."""
         return np.inf
 
-    def minimise(self, callback):
-        """Search for the risk aversion. ``callback`` is called with the best weights so
-        far after each iteration."""
-        richest = self._richest()
-        if richest is not None and self.allows(richest):
-            callback(richest)
-            value = self.value_at(richest)
-            return Optimum(richest, value, 0.0, 1, abs(value))
-        within, beyond, bound, unit = self.start, richest, -np.inf, 0.0
-        lam, low, high = self._first(), 0.0, np.inf
-        power = self.task.measure.power
-        limit = self.risk_limit**power
-        for _ in range(60):  # a bisection alone takes some forty
-            # the weights of an iteration may exceed the limit, so ``callback`` receives
-            # the best so far
-            task = self.task.with_aversion(lam, self.feasible)
-            solution = solve_portfolio(
-                task, self.start, lambda _, best=within: callback(best)
-            )
-            w, unit = self.feasible.at_limits(solution.weights), solution.unit
-            of_lam = solution.value - solution.gap - lam * limit
-            if not bound >= of_lam:
-                bound, self.aversion = of_lam, lam
-            if not solution.gap <= 1e-3 * unit:  # both return and risk are unbounded
-                low = lam
-            elif self.risk_at(w) > self.risk_limit:
-                beyond, low = w, lam
-            else:
-                within, high = min(within, w, key=self.value_at), lam
-            best = within if beyond is None else self._mixed(within, beyond)
-            if self.value_at(best) - bound <= ACCURACY * (abs(bound) + unit) or (
-                low and high / low < 1 + PROGRAM_TOLERANCE
-            ):
-                break
-            slack = lam * (limit - self.risk_at(within) ** power)
-            if not low and 0 < slack <= PROGRAM_TOLERANCE * abs(self.value_at(within)):
-                break  # the limit does not bind
-            if low and np.isfinite(high):
-                lam = np.sqrt(low * high)
-            else:  # the limit is not yet enclosed
-                lam = 10 * low if low else high / 10
-            # at the chord's slope both are equally good
-            if beyond is not None and np.isfinite(high):
-                rise = self.risk_at(beyond) ** power - self.risk_at(within) ** power
-                fall = self.value_at(within) - self.value_at(beyond)
-                lam = np.clip(np.divide(fall, rise), low, high)
-        return replace(
-            solution,
-            weights=best,
-            value=self.value_at(best),
-            gap=self.value_at(best) - bound,
-        )
+    def spread(self, w):
+        """The scale of the gap: the objective."""
+        return abs(self.value_at(w))
 
-    def _richest(self):
-        """The portfolio of the largest mean return after costs, or None if weights have
-        no bounds."""
-        feasible = self.feasible
-        low, high = feasible.implied_bounds()
-        if np.isinf(low).any() or np.isinf(high).any() or feasible.l2:
-            return None
-        return self.last_feasible(minimise_linear(feasible, -self.mean, low, high)[0])
+    def minimise(self, callback):
+        """Find the weights. ``callback`` is called with the best weights so far after
+        each iteration."""
+        with np.errstate(all="ignore"):  # weights without a limit may overflow
+            return self._minimised(callback)
+
+    def _minimised(self, callback):
+        free = self._at(0.0, self.start, callback)
+        w = self.feasible.at_limits(np.asarray(free.weights, float))
+        w = w if self.allows(w) else free.weights
+        if np.isfinite(free.lower) and self.allows(w):  # the limit does not bind
+            return replace(free, weights=w, value=self.value_at(w))
+        best, first = None, np.nan
+        if not self.task.measure.ordered:
+            best, first = self._in_one_solve(callback)
+            if self._gap(best).is_small:
+                self.aversion = first
+                return best
+        return self._search(callback, free, best, first)
+
+    def _gap(self, optimum):
+        rounding = PROGRAM_TOLERANCE * optimum.unit + optimum.error
+        scale = self.spread(optimum.weights)
+        return Gap(optimum.value, optimum.lower, scale, self.tol, rounding)
+
+    def _at(self, aversion, best, callback, feasible=None):
+        """The point of F for a risk aversion. Its weights may exceed the limit, so
+        ``callback`` receives the best so far."""
+        task = self.task.with_aversion(aversion, feasible or self.feasible)
+        return solve_portfolio(task, self.start, lambda _: callback(best))
+
+    def _in_one_solve(self, callback):
+        """The `Optimum` that one interior-point solve finds, in which the risk aversion
+        is an unknown; and this risk aversion."""
+        task, n = self.task.with_aversion(1.0, self.feasible), self.feasible.n
+        multiplier = np.nan
+
+        def solve(size):
+            nonlocal multiplier
+            scaled = Scaled.of(task, self.feasible, self.limit, size)
+
+            def report(x):
+                callback(self._within(x[:n] * scaled.size))
+
+            solution = scaled.minimise(self.start, task.measure.formulation, report)
+            multiplier = solution.multiplier
+            found = refined(scaled, solution)[0], solution.x[:n] * scaled.size
+            candidates = [self.start, *map(self._within, found)]
+            w = min(candidates, key=self.value_at)
+            proofs = solution, solution.raised(1 + ACCURACY)
+            lower = max(map(scaled.lower, proofs))
+            if self.endless and np.abs(found[1]).max() > INFINITE_WEIGHT * scaled.size:
+                lower = -np.inf
+            unit = scaled.unit_of_value
+            best = Optimum(w, self.value_at(w), lower, 0, unit, solution.done)
+            return best, solution.x, scaled.size
+
+        return at_size(solve, self.feasible), multiplier
+
+    def _within(self, w):
+        """Feasible weights, mixed with those of least risk if their risk is beyond the
+        limit."""
+        w = self.feasible.last_feasible(w, self.start)
+        w = w if self.allows(w) else self._mixed(self.start, w)
+        step = RELATIVE_ROUNDING
+        while step < CONSTRAINT_TOLERANCE:
+            # weights exactly at bounds change the risk by about as much as rounding
+            exact = self.feasible.at_limits(w + step * (self.start - w))
+            if self.allows(exact):
+                return exact
+            step *= 2
+        return w
+
+    def _search(self, callback, free, best, first):
+        """Search for the risk aversion a with the largest F(a) - a max_risk. A mixture
+        of portfolios on both sides of the limit has exactly this risk."""
+        power = self.task.measure.power
+        limit = self.limit**power
+        within, beyond, proof = self.start, None, free
+        if np.isfinite(free.lower):
+            beyond = np.asarray(free.weights, float)
+        if best is not None:
+            proof = max(free, best, key=lambda one: one.lower)
+        w_best = within if best is None else best.weights
+        low, high, errors = 0.0, np.inf, [0.0, 0.0]
+        solved = best is not None and best.done and first > 0
+        a = first if solved else self._first()
+        size = max(self.feasible.size() or 0.0, float(np.abs(self.start).max()))
+        size = max(size, self.limit * np.sqrt(self.risk.inverse_variances().max()))
+        bounded = self.feasible.bounded(self.start, FARTHEST_WEIGHT * size)
+        for k in range(60):
+            point = self._at(a, w_best, callback)
+            w = self.feasible.at_limits(point.weights)
+            has_minimum = abs(point.gap) <= 1e-3 * point.unit
+            if has_minimum and not proof.lower >= point.lower - a * limit:
+                proof, self.aversion = replace(point, lower=point.lower - a * limit), a
+            if not has_minimum:  # both return and risk are unbounded
+                low = a
+                if beyond is None or self.task.measure.ordered:
+                    far = self._at(a, w_best, callback, bounded).weights
+                    beyond = None if self.allows(far) else np.asarray(far, float)
+            elif not self.allows(w):
+                beyond, low, errors[0] = w, a, self._error(point, a * limit)
+            else:
+                within, high = min(within, w, key=self.value_at), a
+                errors[1] = self._error(point, a * limit)
+            # both are on the curve, and so is their mixture where the risk jumps
+            mixed = within if beyond is None else self._mixed(within, beyond)
+            w_best = min(w_best, mixed, key=self.value_at)
+            best = replace(proof, weights=w_best, value=self.value_at(w_best))
+            if replace(self._gap(best), tol=ACCURACY).is_small:
+                break
+            if low and high / low < 1 + ACCURACY:
+                return replace(best, error=sum(errors))
+            a = self._next(low, high, within, beyond, chord=k % 3 == 2)
+        return best
+
+    @staticmethod
+    def _error(point, scale):
+        """The error of a point of F, if it is small relative to the terms of F."""
+        gap = Gap(point.value, point.lower, scale, ACCURACY)
+        return gap.size if gap.is_small else 0.0
+
+    def _next(self, low, high, within, beyond, chord):
+        """The next risk aversion: that at which both portfolios are equally good, or
+        one between the last two."""
+        if beyond is None or not low or high == np.inf:  # the limit is not enclosed
+            if not low:
+                return high / 10
+            return 10 * low if high == np.inf else np.sqrt(low * high)
+        power = self.task.measure.power
+        risks = np.array([self.risk_at(within), self.limit, self.risk_at(beyond)])
+        if chord or not risks[0] > 0:
+            rise = risks[2] ** power - risks[0] ** power
+            a = np.divide(self.value_at(within) - self.value_at(beyond), rise)
+        else:
+            # exact for a variance between two changes of the active set
+            least, middle, most = risks**-2.0
+            part = (middle - most) / (least - most) if least > most else 0.5
+            a = (low**-2.0 + part * (high**-2.0 - low**-2.0)) ** -0.5
+        least = (high / low) ** 0.01
+        return a if least * low < a < high / least else np.sqrt(low * high)
 
     def _first(self):
         """The risk aversion at which the best asset alone, without constraints, would
         have the risk max_risk."""
         deviation = np.sqrt(1 / self.risk.inverse_variances().astype(float))
         best = max(float((np.abs(self.mean) / deviation).max()), 1e-300)
-        return best / (2 * self.max_risk) if self.task.measure.power == 2 else best
+        return best / (2 * self.limit) if self.task.measure.power == 2 else best
 
     def _mixed(self, within, beyond):
         """The mixture, with a risk equal to the limit, of a portfolio within the limit
         and one beyond it."""
 
         def over(part):
-            return self.risk_at(within + part * (beyond - within)) - self.risk_limit
+            return self.risk_at(within + part * (beyond - within)) - self.limit
 
         part = brentq(over, 0.0, 1.0, xtol=1e-12) if over(0.0) < 0 < over(1.0) else 0.0
         step = RELATIVE_ROUNDING

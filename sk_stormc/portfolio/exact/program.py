@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sk_stormc.portfolio.exact.certificate import lower_bound, risk_bound
-from sk_stormc.portfolio.exact.convex_program import Hinges, Program
+from sk_stormc.portfolio.exact.convex_program import Hinges, Limit, Program
 from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
 from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.tolerances import PROGRAM_TOLERANCE
@@ -25,8 +25,10 @@ __all__ = [
     "Formulation",
     "Optimum",
     "Scaled",
+    "at_size",
     "can_solve",
     "gram",
+    "refined",
     "solve_portfolio",
     "tilted",
 ]
@@ -35,6 +37,8 @@ MAX_ASSETS = 4096  # number of assets above which a Hessian needs more than 128 
 MAX_RETURNS = 2**26  # largest number of returns, half a gigabyte
 MAX_PRODUCTS = 2**36  # largest number of products in a Hessian, which take some seconds
 INFINITE_WEIGHT = 1e8  # weights, relative to a typical one, that count as infinite
+# how far weights may be from the typical size that a program was solved in
+FAR_FROM_SIZE = 1e2
 
 
 class Formulation(NamedTuple):
@@ -73,6 +77,18 @@ def quadratic(c, H):
         return float(0.5 * x @ Hx + c @ x), Hx + c, H
 
     return function
+
+
+def padded(function, n, m, slope=0.0):
+    """A function of the first n of m variables as one of all, plus slope @ x."""
+
+    def of_all(x):
+        f, g, H = function(x[:n])
+        if m > n:
+            g, H = np.r_[g, np.zeros(m - n)], np.pad(H, (0, m - n))
+        return f + float(np.sum(slope * x)), g + slope, H
+
+    return of_all
 
 
 def plus_squares(function, weight):
@@ -125,10 +141,19 @@ class Scaled:
     size: float
     unit_of_value: float
     offset: float  # constant part of the objective, which the budget determines
+    # with a limit of the risk: the mean return of the objective, the largest scaled
+    # risk, and the constant part of risk - limit
+    net_return: np.ndarray | None = None
+    most_risk: float = np.inf
+    of_limit: float = 0.0
 
     @classmethod
-    def of(cls, task, feasible):
-        """The scaled objective of a task."""
+    def of(cls, task, feasible, limit=None, size=None):
+        """The scaled objective of a task. With a limit of the risk, in the unit of the
+        returns, the objective is the mean return alone.
+
+        ``size`` is a typical weight, if it is known.
+        """
         R, measure = np.asarray(task.returns, float), task.measure
         p = shares(len(R), task.p)
         mean = p @ R
@@ -142,17 +167,20 @@ class Scaled:
             else float(np.abs(mean).max()) or 1.0
         )
         Q = (R if measure.shift is None else Q) / unit
-        risk_weight, size = task.risk_weight, feasible.size() or np.inf
+        risk_weight, known = task.risk_weight, size
+        size = feasible.size() or np.inf
         # if only the risk restricts the weights, they may be far below the bounds
         around_zero = (
             not feasible.budget and ((feasible.low <= 0) & (feasible.high >= 0)).all()
         )
-        if around_zero and measure.power != 1 and task.return_weight:
+        if around_zero and limit is not None:
+            size = min(size, limit / unit)
+        elif around_zero and measure.power != 1 and task.return_weight and risk_weight:
             reward = max(1.0, float((np.abs(mean) / np.maximum(deviation, unit)).max()))
             size = min(size, reward / (unit * risk_weight))
         if around_zero and feasible.l2 and task.return_weight:
             size = min(size, float(np.abs(mean).max()) / feasible.l2 or np.inf)
-        size = size if np.isfinite(size) else 1.0
+        size = known or (size if np.isfinite(size) else 1.0)
         unit_of_return = unit * size
         # a quadratic risk is proportional to the square of the weights
         rate = risk_weight if measure.power == 1 else risk_weight * unit_of_return
@@ -170,16 +198,35 @@ class Scaled:
         largest = float(np.abs(expected_return).max())
         norm = max(task.return_weight, of_risk, largest, max(costs) / unit)
         unit_of_value = unit_of_return * norm
-        return cls(
+        of_risk = of_risk / norm
+        scaled = cls(
             feasible,
             Q,
             p,
             expected_return / norm,
-            of_risk / norm,
+            of_risk,
             rate,
             size,
             unit_of_value,
             offset,
+        )
+        return (
+            scaled if limit is None else scaled._within(limit, measure, return_weight)
+        )
+
+    def _within(self, limit, measure, return_weight):
+        """The mean return subject to a limit of the risk, for an objective with the
+        risk weight 1: the part of the risk in its mean return becomes one of the
+        limit."""
+        net = 1.0 / return_weight
+        of_limit = (1.0 - net) * self.offset - limit**measure.power
+        return replace(
+            self,
+            expected_return=(1.0 - net) * self.expected_return,
+            net_return=net * self.expected_return,
+            offset=net * self.offset,
+            most_risk=-of_limit / self.unit_of_value,
+            of_limit=of_limit,
         )
 
     def program(self, start, formulation):
@@ -205,41 +252,45 @@ class Scaled:
         A = np.concatenate([np.pad(rows, ((0, 0), (0, m - rows.shape[1]))), A])
         lower = np.r_[np.full(len(rows), -np.inf), lower]
         upper = np.r_[np.zeros(len(rows)), upper]
-        curved = risk.curved or quadratic(risk.linear, risk.quadratic)
+        curved, limit = risk.curved or quadratic(risk.linear, risk.quadratic), None
+        if self.net_return is not None:
+            limit = Limit(padded(curved, n + k, m), len(risk.hinges), self.most_risk)
+            curved = quadratic(np.pad(-self.net_return, (0, k)), None)
         if feasible.l2:
             curved = plus_squares(
                 curved,
                 feasible.l2 * self.size**2 / self.unit_of_value * feasible.in_budget,
             )
 
-        def smooth(x):
-            f, g, H = curved(x[: n + k])
-            n_others = m - n - k
-            if n_others:
-                g, H = np.r_[g, np.zeros(n_others)], np.pad(H, (0, n_others))
-            return f + slope @ x, g + slope, H
-
+        smooth = padded(curved, n + k, m, slope)
         terms = smooth, risk.hinges + kinks, low, high, A, lower, upper, E, e
-        return Program(*terms, len(rows), formulation, risk.reach), x
+        return Program(*terms, len(rows), formulation, risk.reach, limit), x
 
     def minimise(self, start, formulation, callback=None):
         """The solution that the interior-point method finds for one of the formulations
         of a risk."""
         return interior_point(*self.program(start, formulation), callback=callback)
 
+    def largest_return(self, start, callback=None):
+        """The solution without the risk."""
+        return self.minimise(
+            start, lambda scaled, v: Formulation(-scaled.expected_return), callback
+        )
+
     def restricted(self, some):
         """The same objective restricted to some assets. The other weights are 0."""
-        feasible = self.feasible.restricted(some)
+        net = self.net_return
         return replace(
             self,
             Q=self.Q[:, some],
             expected_return=self.expected_return[some],
-            feasible=feasible,
+            net_return=net if net is None else net[some],
+            feasible=self.feasible.restricted(some),
         )
 
-    def gap(self, solution, value):
-        """An upper bound of value - minimum, from the multipliers of a solution.
-        Infinity if nothing proves one."""
+    def lower(self, solution):
+        """A lower bound of the minimum, from the multipliers of a solution. -infinity
+        if nothing proves one."""
         n, program = self.feasible.n, solution.program
         low, high = (bound / self.size for bound in self.feasible.implied_bounds())
         rest = np.minimum(program.low[n:], 0.0)  # a level may be 0
@@ -251,7 +302,8 @@ class Scaled:
         bound = lower_bound(solution, np.r_[low, rest], np.r_[high, most])
         # constant term of |v - at| = 2 max(v - at, 0) - (v - at)
         of_costs = float(self.feasible.cost @ self.feasible.previous)
-        return value - (bound * self.unit_of_value + of_costs + self.offset)
+        constant = of_costs + self.offset + solution.multiplier * self.of_limit
+        return bound * self.unit_of_value + constant
 
 
 @dataclass
@@ -260,13 +312,19 @@ class Optimum:
 
     weights: np.ndarray
     value: float  # the objective at the weights
-    gap: float  # an upper bound of the objective minus its minimum
+    lower: float  # a lower bound of the minimum
     n_iter: int
     unit: float = (
         0.0  # a typical size of the objective, relative to which rounding is negligible
     )
     done: bool = False  # whether the method has reached its tolerance
     reason: str | None = None  # why the method ended early, if it did
+    error: float = 0.0  # of the lower bound, of a program that was solved
+
+    @property
+    def gap(self):
+        """An upper bound of the objective minus its minimum."""
+        return self.value - self.lower
 
 
 def can_solve(task):
@@ -283,17 +341,54 @@ def can_solve(task):
 def solve_portfolio(task, start, callback=None):
     """Minimise a portfolio's objective. ``callback`` is called with the weights after
     each iteration."""
-    feasible = task.penalty
-    only = feasible.only_point()
+    only = task.penalty.only_point()
     if only is not None:
-        only = feasible.on_bounds(only)
-        return Optimum(only.astype(start.dtype), task.value(only), 0.0, 0)
-    scaled = Scaled.of(task, feasible)
+        only = task.penalty.on_bounds(only)
+        value = task.value(only)
+        unit = Scaled.of(task, task.penalty).unit_of_value
+        return Optimum(only.astype(start.dtype), value, value, 0, unit)
+    return at_size(
+        lambda size: _solved(
+            task, Scaled.of(task, task.penalty, size=size), start, callback
+        ),
+        task.penalty,
+    )
+
+
+def at_size(solve, feasible):
+    """The best `Optimum` of ``solve(size)``, again with the size of its weights if that
+    of the program was far off, or with that of the bounds if it was not solved.
+
+    ``solve`` also returns the scaled weights of the program's solution, and their size.
+    """
+    largest = float(np.abs(feasible.implied_bounds()).max())
+    size, found = None, []
+    for _ in range(4):
+        optimum, v, size = solve(size)
+        found.append(optimum)
+        v = np.abs(v[: feasible.n_assets])
+        # weights without bounds may grow for want of a minimum
+        far = v.max() > FAR_FROM_SIZE and np.isfinite(largest)
+        far = far or 0 < v.sum() < 1 / FAR_FROM_SIZE
+        if far and np.isfinite(optimum.lower):
+            size = size * float(v.max())
+        elif FAR_FROM_SIZE * size < largest < np.inf and not optimum.done:
+            size = largest
+        else:
+            break
+    best = min(found, key=lambda optimum: optimum.value)
+    return replace(best, lower=max(optimum.lower for optimum in found))
+
+
+def _solved(task, scaled, start, callback):
+    feasible = scaled.feasible
     solution = _solve_from_nonzero(task, scaled, start, callback)
     if solution is None:
-        return Optimum(start, task.value(start), np.inf, 0, scaled.unit_of_value, False)
+        value = task.value(start)
+        found = Optimum(start, value, -np.inf, 0, scaled.unit_of_value)
+        return found, start / scaled.size, scaled.size
     inside = solution.x[: feasible.n] * scaled.size
-    at_bounds, n_more = _refined(scaled, solution)
+    at_bounds, n_more = refined(scaled, solution)
     n_iter = solution.n_iter + n_more
     # the initial weights are returned if the improvement is only rounding: their zeros
     # stay zeros
@@ -310,13 +405,16 @@ def solve_portfolio(task, start, callback=None):
         np.abs(w).max() > INFINITE_WEIGHT * scaled.size
         and np.isinf(feasible.implied_bounds()).any()
     ):  # there is no minimum
-        return Optimum(start, values[0], np.inf, n_iter, scaled.unit_of_value, False)
-    gap = scaled.gap(solution, value)
+        found = Optimum(start, values[0], -np.inf, n_iter, scaled.unit_of_value)
+        return found, solution.x, scaled.size
+    lower = scaled.lower(solution)
     if (
         task.measure.nonnegative and not task.return_weight
     ):  # neither costs nor risk are below 0
-        gap = min(gap, value)
-    return Optimum(w, value, gap, n_iter, scaled.unit_of_value, solution.done)
+        lower = max(lower, 0.0)
+    unit = scaled.unit_of_value
+    found = Optimum(w, value, lower, n_iter, unit, solution.done)
+    return found, solution.x, scaled.size
 
 
 def _solve_from_nonzero(task, scaled, start, callback):
@@ -337,7 +435,7 @@ def _solve_from_nonzero(task, scaled, start, callback):
         feasible.needs_presolve
         or feasible.l1
         or feasible.cost.any()
-        or task.measure.ordered
+        or task.measure.by_cuts
     )
 
     def expanded(v):
@@ -352,7 +450,8 @@ def _solve_from_nonzero(task, scaled, start, callback):
         if not used.any() or 2 * used.sum() > feasible.n:
             used[:] = True
         part = scaled if used.all() else scaled.restricted(used)
-        solution = task.measure.solve(part, start[used], callback and report)
+        solve = task.measure.solve if task.risk_weight else Scaled.largest_return
+        solution = solve(part, start[used], callback and report)
         if solution is None:
             return None
         n_iter += solution.n_iter
@@ -376,7 +475,7 @@ def _solve_from_nonzero(task, scaled, start, callback):
         used |= missing
 
 
-def _refined(scaled, solution):
+def refined(scaled, solution):
     """The weights with those at a bound or a kink fixed there and the others solved for
     again; and the iterations."""
     feasible, size = scaled.feasible, scaled.size

@@ -43,7 +43,8 @@ def _free(expected_return, B):
     bounded = np.abs(left).max() <= 1e-4 * np.abs(slope).max()
     gap = float(abs(left @ w)) if bounded else np.inf
     w = w / size
-    return Optimum(w, float(w @ B @ w - expected_return @ w), gap, 1)
+    value = float(w @ B @ w - expected_return @ w)
+    return Optimum(w, value, value - gap, 1)
 
 
 def _solution(K, right):
@@ -84,7 +85,8 @@ def _long_only(expected_return, B, total, held):
         gap = float(slope @ w - total * least)
         gained = abs(expected_return @ w - total * expected_return.mean())
         if gap <= PROGRAM_TOLERANCE * (risk + gained):
-            return Optimum(w, float(risk - expected_return @ w), max(gap, 0.0), k + 1)
+            value = float(risk - expected_return @ w)
+            return Optimum(w, value, value - max(gap, 0.0), k + 1)
         held = held | (slope < 0.5 * (solution[n] + least))
     return None
 

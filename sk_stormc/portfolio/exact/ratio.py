@@ -203,7 +203,7 @@ class Ratio:
         # a squared risk, relative to that of the initialization, that is rounding
         if self.power == 2 and self.solution is not None and self.squared <= 1e-11:
             raise no_maximum("a portfolio has no risk")
-        return Optimum(w, value, best + value, 0, abs(value))
+        return Optimum(w, value, -best, 0, abs(value))
 
     def _solve(self, callback):
         """The weights that the interior-point method finds. Its multipliers are

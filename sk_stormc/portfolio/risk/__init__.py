@@ -8,6 +8,7 @@ from sk_stormc.portfolio.risk.cvar import CVaR
 from sk_stormc.portfolio.risk.downside import Downside
 from sk_stormc.portfolio.risk.entropic import Entropic
 from sk_stormc.portfolio.risk.evar import EVaR
+from sk_stormc.portfolio.risk.gini import Gini
 from sk_stormc.portfolio.risk.semideviation import Semideviation
 from sk_stormc.portfolio.risk.semivariance import Semivariance
 from sk_stormc.portfolio.risk.variance import Variance
@@ -25,5 +26,6 @@ MEASURES = {
         Semideviation,
         Downside,
         CDaR,
+        Gini,
     )
 }

@@ -2,14 +2,13 @@
 confidence of the drawdowns."""
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from sk_stormc.portfolio.exact.cutting_planes import (
     Cuts,
+    cuts_of_parts,
     minimise_by_cuts,
-    of_cuts,
 )
 from sk_stormc.portfolio.exact.program import Formulation
 from sk_stormc.portfolio.mean_risk import Measure
@@ -44,6 +43,7 @@ class CDaR(Measure):
     name = "cdar"
     shift = None
     ordered = True
+    by_cuts = True
 
     def value(self, y, p=None):
         """The mean of the deepest drawdowns."""
@@ -85,13 +85,11 @@ class CDaR(Measure):
             return minimise_by_cuts(
                 scaled, lambda v: self.formulation, 1 + 2 * n, start, callback
             )
-        cuts, n_parts = [], min(n, PARTS)
+        n_parts = min(n, PARTS)
         path = np.pad(np.cumsum(scaled.Q, axis=0), ((1, 0), (0, 0)))
-
-        def formulation_at(v):
-            cuts.append(self._cuts(scaled, path, n_parts, v))
-            return partial(of_cuts, cuts=tuple(cuts), n_parts=n_parts)
-
+        formulation_at = cuts_of_parts(
+            lambda v: self._cuts(scaled, path, n_parts, v), n_parts
+        )
         return minimise_by_cuts(scaled, formulation_at, 1 + n_parts, start, callback)
 
     def _cuts(self, scaled, path, n_parts, v):

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from sk_stormc.engine.stopping import Gap
 from sk_stormc.portfolio.exact.fit import TOL, ExactMethod
 from sk_stormc.portfolio.exact.objectives import BelowLeastRisk
 from sk_stormc.portfolio.exact.program import (
@@ -18,7 +19,7 @@ from sk_stormc.portfolio.exact.program import (
     MAX_RETURNS,
     Optimum,
 )
-from sk_stormc.portfolio.returns import LazyReturns
+from sk_stormc.portfolio.exact.tolerances import ACCURACY
 from sk_stormc.portfolio.risk.semideviation import Semideviation
 from sk_stormc.portfolio.rounds import tables
 from sk_stormc.portfolio.rounds.goals import MeanWithinRisk, RatioOfMean, UtilityOfMean
@@ -43,9 +44,6 @@ MAX_ROUNDS, MAX_CUTS = 50, 1000  # usual are 3 to 6 rounds, and 40 to 150 cuttin
 # If the gap has hardly fallen in this fraction of them, all rows become one table, if
 # they are few enough. Otherwise the rounds end, with a warning.
 STALLED_FRACTION = 0.2
-# Smaller gaps, relative to their scale, are rounding errors: with tol=0 the rounds
-# would not end.
-MIN_TOL = 1e-7
 # Factor of tol for aggregated rows, which are usually exact one round after the gap is
 # below tol. Without it, these fits would be less accurate than those in memory.
 AGGREGATED_TOL = 0.01
@@ -55,12 +53,11 @@ MANY_PERIODS = 20_000
 LEAST_RISK_TOL = 0.1
 
 
-def takes_rounds(solver, measure, returns):
-    """Whether a fit with this solver is made by rounds, for returns that need not be in
-    memory."""
-    n, d = returns.shape
+def takes_rounds(solver, measure, table):
+    """Whether a fit of `Returns` with this solver is made by rounds."""
+    n, d = table.shape
     exact = is_word(solver, "auto", "newton") and d <= MAX_ASSETS
-    if isinstance(returns, LazyReturns):
+    if table.in_dask:
         if not exact and not (is_word(solver, "moments") and measure.rounds == "sums"):
             raise ValueError(
                 "X must be an array or a data frame in memory, or a memmap, with this "
@@ -71,7 +68,7 @@ def takes_rounds(solver, measure, returns):
         return True
     large = n * d > MAX_RETURNS or n * d**2 > MAX_PRODUCTS
     return exact and (
-        type(returns) is not np.ndarray
+        type(table.values) is not np.ndarray
         or large
         or (measure.rounds == "rows" and n >= MANY_PERIODS)
     )
@@ -209,7 +206,7 @@ class Rounds:
                 point = best = self._of_least_risk()
                 continue
             if rows.below and (k or isinstance(rows, tables.Moments)):
-                lower = max(lower, fit.value - fit.gap)
+                lower = max(lower, fit.lower)
             w = np.asarray(fit.weights, float)
             unit, point = max(unit, fit.unit), self.at(rows.proposed(w, best))
             goal.learn(point)
@@ -220,16 +217,19 @@ class Rounds:
             callback(best.w, fit.n_iter * len(table.p))
             if self._is_small(best, lower):
                 break
-        return Optimum(best.w, best.value, self.gap, k, unit)
+        # two bounds that contradict each other are both returned
+        lower = lower if self.gap == np.inf else best.value - self.gap
+        return Optimum(best.w, best.value, lower, k, unit)
 
     def _is_small(self, best, lower):
-        """Whether the gap is small enough. It is stored, and so are the last ones among
-        which it has hardly fallen."""
-        self.gap = best.value - lower
+        """Whether the gap is small enough, or the bounds contradict each other. It is
+        stored, and so are the last ones among which it has hardly fallen."""
+        gap = Gap(best.value, lower, self.spread(best.w), max(self.tol, ACCURACY))
+        self.gap = gap.size
         if not (self.gaps and self.gap > 0.9 * self.gaps[0]):
             self.gaps = []
         self.gaps.append(self.gap)
-        return self.gap <= max(self.tol, MIN_TOL) * self.spread(best.w)
+        return gap.is_small or gap.contradiction > 0
 
     def _of_least_risk(self):
         """The point of least risk. Raises an error if its risk is above the limit."""
@@ -245,7 +245,7 @@ class Rounds:
     def _bound_risk(self):
         """A lower bound of the risk of all portfolios."""
         least = self._least_risk(LEAST_RISK_TOL)
-        return least.value - least.gap
+        return least.lower
 
     def _least_risk(self, tol):
         """The portfolio of least risk, an `Optimum`."""

@@ -126,7 +126,7 @@ class RatioOfMean(UtilityOfMean):
             # a portfolio has no risk on the table: a step of Dinkelbach's method has a
             # minimum
             step = table.with_aversion(self.largest, self.feasible)
-            return replace(solve_portfolio(step, start), gap=np.inf, unit=0.0)
+            return replace(solve_portfolio(step, start), lower=-np.inf, unit=0.0)
 
     def lower(self, point, slope):
         """The bound of net return / slope @ v, by Dinkelbach's iterations.
@@ -188,12 +188,12 @@ class MeanWithinRisk(UtilityOfMean):
             objective = WithinRisk(table, lowered)
         except BelowLeastRisk as error:
             self._model = None
-            return Optimum(error.weights, 0.0, np.inf, 0, reason=str(error))
+            return Optimum(error.weights, 0.0, -np.inf, 0, reason=str(error))
         best = counted(objective)
         self.aversion = objective.aversion
         self._model = objective.risk_at(best.weights) ** power
         margin = self.aversion * (self.limit - lowered**power)
-        return replace(best, gap=best.gap + margin)
+        return replace(best, lower=best.lower - margin)
 
     def learn(self, point):
         """Set the margin to twice the relative error of the table's risk, once that is

@@ -6,7 +6,6 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from sk_stormc.portfolio.returns import benchmark_of
 from sk_stormc.utils.blocks import (
     as_array,
     blocks_of,
@@ -14,7 +13,7 @@ from sk_stormc.utils.blocks import (
     is_dask,
     map_lazily,
 )
-from sk_stormc.utils.frames import columns_of
+from sk_stormc.utils.frames import columns_of, row_labels
 from sk_stormc.utils.validation import (
     all_finite,
     check_not_negative,
@@ -65,43 +64,53 @@ class Rows:
 
     Parameters
     ----------
-    returns : ndarray, MappedRows or dask collection of shape (n_periods, n_assets)
-    sample_weight : array-like of shape (n_periods,), default=None
+    table : Returns
     half_life : float, default=None
     benchmark : object, default=None
         As for `CompositionalPortfolio`.
-    columns, labels : list, default=None
-        The labels of columns and rows, if there are any.
-    check : callable, default=None
-        Raises the error for a block of returns that are not finite. None names the
-        column, and the row of the block.
     """
 
-    def __init__(
-        self,
-        returns,
-        sample_weight=None,
-        half_life=None,
-        benchmark=None,
-        columns=None,
-        labels=None,
-        check=None,
-    ):
-        d, named = returns.shape[1], columns and [*columns, "benchmark"]
-        self._check = check or partial(check_finite_rows, "X", columns=named)
+    def __init__(self, table, half_life=None, benchmark=None):
+        returns, sample_weight = table.values, table.sample_weight
+        for name, beside in (
+            ("sample_weight", sample_weight),
+            ("benchmark", benchmark),
+        ):
+            if is_dask(beside) and beside.ndim != 1:
+                raise ValueError(
+                    f"{name} of dask must be one number for each period, got shape "
+                    f"{beside.shape}"
+                )
+        d = returns.shape[1]
+        if table.in_dask:
+            names = [*table.columns, "benchmark"]
+            self._check = partial(check_finite_rows, "X", columns=names)
+        else:  # names the row of the file
+
+            def check(rows):
+                table.check_finite()
+
+            self._check = check
         self._checked = type(returns) is np.ndarray  # which is checked in memory
         value, weighs = benchmark, benchmark is None
         if benchmark is not None and not is_dask(benchmark):
             n = blocks_of(returns).n_rows
-            value, weighs = benchmark_of(benchmark, columns, labels, n, d)
-        self._blocks = blocks_of(returns, sample_weight, None if weighs else value)
+            value, weighs = table.benchmark_values(benchmark, n)
+        self._blocks = blocks_of(
+            returns,
+            sample_weight,
+            None if weighs else value,
+            names=("X", "sample_weight", "benchmark"),
+            # those in memory are aligned with the rows of a table in memory
+            labels={"benchmark": row_labels(benchmark)},
+        )
         n = self._blocks.n_rows
         if n < 2:
             raise ValueError(f"X must have at least 2 periods, got {n}")
         if sample_weight is not None and not is_dask(sample_weight):
             check_weights(sample_weight, n, "for period")
         self.shape = n, d + (value is not None)
-        self.in_dask = is_dask(returns)
+        self.in_dask = table.in_dask
         self._reader = Reader(
             n,
             sample_weight is not None,

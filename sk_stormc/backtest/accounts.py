@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sk_stormc.portfolio.backtest.returns_table import ReturnsTable
+from sk_stormc.backtest.returns_table import ReturnsTable
 from sk_stormc.utils.types import Array, FloatArray
 
 __all__ = ["Account", "Schedule", "drifted"]

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from sk_stormc.portfolio.backtest.accounts import Account
+from sk_stormc.backtest.accounts import Account
 from sk_stormc.portfolio.constraints import held_now
 from sk_stormc.portfolio.returns import column_of
 from sk_stormc.utils.frames import columns_of, has_row_labels, is_series
@@ -76,7 +76,7 @@ class DatedPortfolio:
             key: self._dated_forecast(key, value) for key, value in forecasts.items()
         }
         benchmarks = parameters_named(portfolio, "benchmark")
-        own = [column_of(value, columns, len(columns)) for value in benchmarks.values()]
+        own = [column_of(value, columns) for value in benchmarks.values()]
         # an estimator needs the column of its own benchmark
         self.without = None if benchmark in own else benchmark
         self.benchmarks = {
@@ -90,7 +90,7 @@ class DatedPortfolio:
         given = [value for value in self.previous.values() if value is not None]
         self.held_at_first = None
         if given:
-            self.held_at_first = held_now(given[0], len(columns), columns)
+            self.held_at_first = held_now(given[0], columns)
         self.places, self.n_fits = None, 0
         self.errors, self.warnings = {}, {}
 

@@ -5,27 +5,128 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sk_stormc.portfolio.metrics import deviation_by_rounding
-from sk_stormc.utils.types import FloatArray
+from sk_stormc.compare.tables import as_html, finite
+from sk_stormc.portfolio.performance import (
+    BENCHMARK,
+    EQUAL,
+    compared_returns,
+    statistics_of,
+)
 
-__all__ = [
-    "BENCHMARK",
-    "EQUAL",
-    "WalkForwardComparison",
-    "WalkForwardResult",
-    "drawdowns_of",
-    "statistics_of",
-]
+if TYPE_CHECKING:
+    from sk_stormc.plotting import WalkForwardDisplay
 
-EQUAL, BENCHMARK = "1/N", "benchmark"
+__all__ = ["WalkForwardComparison", "WalkForwardResult"]
+
+
+class _Walks:
+    """What the results of one and of several portfolios have in common."""
+
+    def _by_name(self) -> Mapping[str, WalkForwardResult]:
+        """The results by the names of the portfolios."""
+        raise NotImplementedError
+
+    def summary(self) -> Any:
+        """Return statistics of the portfolios, of equal weights and of the benchmark.
+
+        With net returns r_1, ..., r_T, wealth W_t = (1 + r_1) ... (1 + r_t), W_0 = 1,
+        and P periods a year:
+
+        - "annual return" is W_T^(P / T) - 1, and -1 if all is lost;
+        - "annual deviation" is sqrt(P) s, where s^2 = sum_t (r_t - m)^2 / (T - 1) and m
+          is the mean of r_t;
+        - "Sharpe ratio" is sqrt(P) m / s, in excess of cash, which earns nothing. It is
+          NaN if s is 0;
+        - "Sortino ratio" is sqrt(P) m / d, where d^2 = sum_t min(r_t, 0)^2 / T;
+        - "largest drawdown" is the largest 1 - W_t / max(W_0, ..., W_t);
+        - "Calmar ratio" is the annual return over the largest drawdown;
+        - "CVaR" is the mean loss of a period in the worst 5 % of the periods;
+        - "beta" is the covariance with the benchmark's returns b_t over their variance,
+          and "annual alpha" is P (m - beta mean(b_t)). Only if there is a benchmark;
+        - "annual turnover" is the sum of all turnovers, and "annual costs" that of all
+          costs, times P / T;
+        - "share of time in cash" is the share of the periods in which nothing is held;
+        - "share of time in error" is the share of the periods for which the fit has
+          failed, so that earlier weights are held, or cash.
+
+        The last four are NaN for the benchmark.
+
+        Returns
+        -------
+        DataFrame or dict of dict
+            A row for each statistic and a column for each portfolio. A dict with a dict
+            for each portfolio if the returns were an array.
+        """
+        results = self._by_name()
+        columns = {name: _statistics(result) for name, result in results.items()}
+        first = next(iter(results.values()))
+        if first.equal_weights is not None:
+            columns[EQUAL] = _statistics(first.equal_weights)
+        benchmark = first.benchmark_returns
+        if benchmark is not None:
+            unknown = dict.fromkeys(columns[first.name], np.nan)
+            columns[BENCHMARK] = unknown | statistics_of(
+                benchmark, first.periods_per_year, benchmark
+            )
+        if not hasattr(first.returns, "index"):
+            return columns
+        from pandas import DataFrame
+
+        return DataFrame(columns)
+
+    def to_frame(self) -> Any:
+        """Return the net returns of the portfolios, of equal weights and of the
+        benchmark as a pandas DataFrame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each period and a column for each portfolio.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        from pandas import DataFrame
+
+        results = self._by_name()
+        returns = compared_returns(results)
+        columns = {name: np.asarray(values) for name, values in returns.items()}
+        return DataFrame(columns, index=next(iter(results.values())).dates)
+
+    def plot(self, **kwargs: Any) -> WalkForwardDisplay:
+        """Draw wealth, drawdowns and weights.
+
+        Parameters
+        ----------
+        **kwargs
+            For `sk_stormc.plotting.WalkForwardDisplay.from_results`.
+
+        Returns
+        -------
+        sk_stormc.plotting.WalkForwardDisplay
+        """
+        from sk_stormc.plotting import WalkForwardDisplay  # matplotlib
+
+        return WalkForwardDisplay.from_results(self, **kwargs)
+
+    def _repr_html_(self):
+        summary = {name: dict(of) for name, of in dict(self.summary()).items()}
+        names = list(summary)
+        rows = [
+            [statistic, *(finite(summary[name][statistic], ".4f") for name in names)]
+            for statistic in summary[names[0]]
+        ]
+        return as_html(["", *names], rows, left=1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class WalkForwardResult:
+class WalkForwardResult(_Walks):
     """What a portfolio has earned in a `walk_forward`, with its weights, trades and
     costs.
 
@@ -121,36 +222,28 @@ class WalkForwardResult:
             f"{len(self.trade_dates)} trades{failed})"
         )
 
-    def summary(self) -> Any:
-        """Return statistics of the portfolio, of equal weights and of the benchmark.
+    def _by_name(self):
+        return {self.name: self}
 
-        With net returns r_1, ..., r_T, wealth W_t = (1 + r_1) ... (1 + r_t), W_0 = 1,
-        and P periods a year:
+    def tearsheet(self, figure: Any = None) -> Any:
+        """Draw wealth, drawdowns, rolling statistics, trades, monthly returns and the
+        statistics of `summary` on one page.
 
-        - "annual return" is W_T^(P / T) - 1, and -1 if all is lost;
-        - "annual deviation" is sqrt(P) s, where s^2 = sum_t (r_t - m)^2 / (T - 1) and m
-          is the mean of r_t;
-        - "Sharpe ratio" is sqrt(P) m / s, in excess of cash, which earns nothing. It is
-          NaN if s is 0;
-        - "largest drawdown" is the largest 1 - W_t / max(W_0, ..., W_t);
-        - "annual turnover" is the sum of all turnovers, and "annual costs" that of all
-          costs, times P / T;
-        - "share of time in cash" is the share of the periods in which nothing is held;
-        - "share of time in error" is the share of the periods for which the fit has
-          failed, so that earlier weights are held, or cash.
-
-        The last four are NaN for the benchmark.
+        Parameters
+        ----------
+        figure : matplotlib.figure.Figure, default=None
+            None means a new figure.
 
         Returns
         -------
-        DataFrame or dict of dict
-            A row for each statistic and a column for each portfolio. A dict with a dict
-            for each portfolio if the returns were an array.
+        sk_stormc.plotting.TearsheetDisplay
         """
-        return _table({self.name: self})
+        from sk_stormc.plotting import TearsheetDisplay  # matplotlib
+
+        return TearsheetDisplay.from_result(self, figure)
 
 
-class WalkForwardComparison(dict[str, WalkForwardResult]):
+class WalkForwardComparison(_Walks, dict[str, WalkForwardResult]):
     """The results of several portfolios in a `walk_forward`, by their names.
 
     Attributes
@@ -187,64 +280,16 @@ class WalkForwardComparison(dict[str, WalkForwardResult]):
         """Returns of the benchmark, without costs."""
         return next(iter(self.values())).benchmark_returns
 
-    def summary(self) -> Any:
-        """Return the statistics of `WalkForwardResult.summary` for all portfolios.
-
-        Returns
-        -------
-        DataFrame or dict of dict
-            A row for each statistic and a column for each portfolio. A dict with a dict
-            for each portfolio if the returns were an array.
-        """
-        return _table(self)
-
-
-def _table(results: Mapping[str, WalkForwardResult]) -> Any:
-    """The statistics of all results, of equal weights and of the benchmark."""
-    columns = {name: _statistics(result) for name, result in results.items()}
-    first = next(iter(results.values()))
-    if first.equal_weights is not None:
-        columns[EQUAL] = _statistics(first.equal_weights)
-    if first.benchmark_returns is not None:
-        unknown = dict.fromkeys(columns[first.name], np.nan)
-        columns[BENCHMARK] = unknown | statistics_of(
-            first.benchmark_returns, first.periods_per_year
-        )
-    if not hasattr(first.returns, "index"):
-        return columns
-    from pandas import DataFrame
-
-    return DataFrame(columns)
-
-
-def statistics_of(returns: Any, periods_per_year: float) -> dict[str, float]:
-    """The statistics that depend on the net returns only."""
-    returns = np.asarray(returns, dtype=float)
-    mean = returns.mean()
-    deviation = np.std(returns, ddof=1) if len(returns) > 1 else np.nan
-    if deviation <= deviation_by_rounding(returns, np.finfo(float).eps):
-        deviation = 0.0
-    wealth, root = max(np.prod(1 + returns), 0.0), np.sqrt(periods_per_year)
-    return {
-        "annual return": float(wealth ** (periods_per_year / len(returns)) - 1),
-        "annual deviation": float(root * deviation),
-        "Sharpe ratio": float(root * mean / deviation) if deviation else np.nan,
-        "largest drawdown": float(drawdowns_of(returns).max()),
-    }
-
-
-def drawdowns_of(returns: Any) -> FloatArray:
-    """What the wealth after each period is below its maximum so far, as a fraction of
-    the maximum."""
-    wealth = np.cumprod(np.append(1.0, 1 + np.asarray(returns, dtype=float)))
-    return (1 - wealth / np.maximum.accumulate(wealth))[1:]
+    def _by_name(self):
+        return self
 
 
 def _statistics(result: WalkForwardResult) -> dict[str, float]:
     """All statistics of a portfolio."""
     years = len(result.dates) / result.periods_per_year
     in_assets = np.asarray(result.weights).any(axis=1)
-    return statistics_of(result.returns, result.periods_per_year) | {
+    returns, benchmark = result.returns, result.benchmark_returns
+    return statistics_of(returns, result.periods_per_year, benchmark) | {
         "annual turnover": float(np.sum(result.turnover) / years),
         "annual costs": float(np.sum(result.costs) / years),
         "share of time in cash": float(np.mean(~in_assets)),

@@ -6,13 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_array
 
-from sk_stormc.portfolio.labels import assets_of
-from sk_stormc.portfolio.returns import check_ascending, with_benchmark
-from sk_stormc.utils.frames import as_text, has_row_labels, index_of
+from sk_stormc.portfolio.returns import Returns
+from sk_stormc.utils.frames import as_text
 from sk_stormc.utils.types import FloatArray
-from sk_stormc.utils.validation import check_numeric, naming
 
 __all__ = ["UNITS", "ReturnsTable"]
 
@@ -33,7 +30,7 @@ class ReturnsTable:
     fractions: FloatArray
     unit: str
     rows: Any
-    columns: list
+    given: Returns
     labelled: bool
 
     @classmethod
@@ -42,21 +39,11 @@ class ReturnsTable:
         Errors name the returns."""
         for convert in ("compute", "to_pandas"):  # of dask, and of polars and pyarrow
             returns = getattr(returns, convert, lambda given=returns: given)()
-        check_numeric("returns", returns)
-        with naming("returns"):
-            values = check_array(
-                returns,
-                dtype=float,
-                ensure_all_finite=False,
-                ensure_min_samples=2,
-                input_name="returns",
-            )
-            check_ascending(returns, counts=True)
-        labelled = has_row_labels(returns)
-        rows = index_of(returns) if labelled else np.arange(len(values))
-        columns = assets_of(returns) or list(range(values.shape[1]))
+        given = Returns.of(returns, least=2, counts=True, name="returns", missing=True)
+        labelled, values = given.index is not None, given.values.astype(float)
+        rows = given.index if labelled else np.arange(len(values))
         data = returns if labelled else values
-        table = cls(data, values, unit, rows, columns, labelled)
+        table = cls(data, values, unit, rows, given, labelled)
         table._refuse(
             "must be finite", np.isinf(values), "leave it missing (NaN), or fill it in"
         )
@@ -66,6 +53,11 @@ class ReturnsTable:
             data, fractions = np.expm1(data), np.expm1(values)
             return replace(table, data=data, fractions=fractions, unit="fractions")
         return replace(table, fractions=table.in_fractions(values))
+
+    @property
+    def columns(self):
+        """The labels of the columns, or their numbers."""
+        return self.given.columns
 
     def in_fractions(self, values):
         """Values in the unit of ``data`` as fractions."""
@@ -134,13 +126,12 @@ class ReturnsTable:
 
     def benchmark(self, value, first):
         """The returns of a benchmark as fractions, from the row ``first`` on."""
-        labels = (self.columns, list(self.rows)) if self.labelled else (None, None)
         values = np.asarray(self.data, dtype=float)
         tables = [
-            with_benchmark(np.nan_to_num(values, nan=filled), value, *labels)
+            replace(self.given, values=np.nan_to_num(values, nan=filled)).excess(value)
             for filled in (0.0, 1.0)
         ]
-        returns, others = (table[first:, -1] for table in tables)
+        returns, others = (table[first:, -1] for table, _ in tables)
         missing = returns != others  # what a missing return is filled with matters
         if missing.any():
             row = self.row_text(first + int(np.argmax(missing)))

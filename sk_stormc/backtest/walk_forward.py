@@ -12,24 +12,23 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.portfolio.backtest.accounts import Account, Schedule
-from sk_stormc.portfolio.backtest.dated_portfolio import (
+from sk_stormc.backtest.accounts import Account, Schedule
+from sk_stormc.backtest.dated_portfolio import (
     DatedPortfolio,
     parameters_named,
 )
-from sk_stormc.portfolio.backtest.returns_table import UNITS, ReturnsTable
-from sk_stormc.portfolio.backtest.walk_results import (
+from sk_stormc.backtest.returns_table import UNITS, ReturnsTable
+from sk_stormc.backtest.walk_results import (
     BENCHMARK,
     EQUAL,
     WalkForwardComparison,
     WalkForwardResult,
 )
-from sk_stormc.portfolio.labels import aligned, listed
+from sk_stormc.portfolio.labels import aligned_numbers, listed
 from sk_stormc.portfolio.returns import column_of
 from sk_stormc.utils.frames import as_text
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import (
-    as_numbers,
     check_choice,
     check_int,
     check_n_jobs,
@@ -210,7 +209,7 @@ def walk_forward(
     >>> (result.gross_returns - result.returns)[:2].round(6)
     array([0.001, 0.   ])
     >>> list(result.summary()["portfolio"])[:4]
-    ['annual return', 'annual deviation', 'Sharpe ratio', 'largest drawdown']
+    ['annual return', 'annual deviation', 'Sharpe ratio', 'Sortino ratio']
     """
     check_int("window", window, low=2, words=(None,))
     check_int("first_window", first_window, low=2, words=(None,))
@@ -230,7 +229,7 @@ def walk_forward(
         own = [parameters_named(one, "benchmark") for one in estimators.values()]
         given = [value for values in own for value in values.values()]
         benchmark = next((value for value in given if value is not None), None)
-    place = column_of(benchmark, table.columns, len(table.columns))
+    place = column_of(benchmark, table.columns)
     compared = None
     if benchmark is not None:
         compared = table.by_row(
@@ -308,8 +307,8 @@ def _first_row(n_rows, window, first_window):
 def _by_asset(cost, table):
     """The cost of trades of each asset."""
     n_assets = len(table.columns)
-    given, cost = cost, aligned("trading_cost", cost, table.columns, n_assets)
-    cost = as_numbers("trading_cost", cost)
+    given = cost
+    cost = aligned_numbers("trading_cost", cost, table.columns)
     if cost.shape not in ((), (n_assets,)) or not ((cost >= 0) & (cost < 1)).all():
         raise ValueError(
             "trading_cost must be a number from 0 to 1, or one for each of the "
