@@ -97,3 +97,12 @@ def is_nested(column):
     return any(
         isinstance(cell, (list, tuple, dict, set, np.ndarray)) for cell in column
     )
+
+
+def is_number(cell):
+    """Whether a cell is a number, or a text of one."""
+    try:
+        float(cell)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -17,21 +17,24 @@ from sk_stormc.cli.array_files import (
     read_matrix,
     refuse_columns,
 )
+from sk_stormc.cli.column_texts import is_number
 from sk_stormc.cli.data_files import (
     FRAMES,
     SEPARATORS,
     Reading,
     existing,
-    few,
     readable,
 )
+from sk_stormc.cli.header_rows import DATE, INDEX
+from sk_stormc.cli.price_files import (
+    closing_prices,
+    convert_prices,
+    refuse_prices,
+)
 from sk_stormc.cli.table_files import (
-    DATE,
     DEFAULTS,
-    INDEX,
     are_dates,
     check_column,
-    is_number,
     name_dates,
     numbers,
     read_table,
@@ -40,17 +43,12 @@ from sk_stormc.cli.table_files import (
     without,
 )
 from sk_stormc.datasets.french import MISSING_CODES
-from sk_stormc.datasets.prices import returns_from_prices
-from sk_stormc.portfolio.returns import looks_like_prices
 from sk_stormc.utils.frames import direction_of
 from sk_stormc.utils.validation import short
 
 UNITS = {"fractions": 1.0, "percent": 1e2, "basis-points": 1e4}
 # by the assets' median deviation
 _GUESSES = ((0.2, "fractions"), (20.0, "percent"), (np.inf, "basis-points"))
-CLOSING = ("adj close", "adjusted close", "close")  # the best first
-VOLUMES = ("volume", "volumes")
-FIELDS = (*CLOSING, *VOLUMES, "open", "high", "low", "dividends", "stock splits")
 # such as 5% and 0,5, which pandas does not read as numbers
 _AMOUNT = re.compile(r"[-+]?\d*[.,]?\d*\s*%?")
 
@@ -144,7 +142,8 @@ def read_returns(path, drop_missing=False, unit=None, options=DEFAULTS):
     if options.prices:
         if unit not in (None, "guess"):
             raise ValueError(f"{path}: --unit says nothing about prices, got {unit!r}")
-        _convert_prices(data, drop_missing)
+        index = None if data.dates is None else as_dates(data.dates)
+        convert_prices(data, index, drop_missing)
     else:
         _handle_missing(data, drop_missing)
         _convert(data, data.values, unit)
@@ -181,33 +180,6 @@ def _unit_of_signs(data, unit):
     return "percent"
 
 
-def _convert_prices(data, drop_missing):
-    """Convert prices to returns, and keep the last prices."""
-    from pandas import DataFrame
-
-    index = None if data.dates is None else as_dates(data.dates)
-    prices = DataFrame(data.values, index, data.names)
-    try:
-        found = returns_from_prices(prices, "drop" if drop_missing else "raise")
-    except ValueError as error:
-        text = str(error)
-        if "missing='drop'" in text:
-            text = text[: text.index("missing='drop'")]
-            text += "--drop-missing leaves out such periods"
-        raise ValueError(f"{data.path}: {text}") from error
-    dates = None
-    if data.dates is not None:
-        kept = set(found.index)
-        dates = [date for date, k in zip(data.dates, index, strict=True) if k in kept]
-    known = prices.dropna()
-    data.last_prices = known.iloc[-1].to_numpy()
-    dropped = len(prices) - len(known)
-    if dropped:
-        data.reading.facts.append(f"{dropped} periods with missing values dropped")
-    data.values, data.dates = found.to_numpy(), dates
-    data.reading.facts.append("returns of prices")
-
-
 def _take_benchmark(data, name):
     """Take the column of the benchmark from the assets."""
     if name not in data.names:
@@ -231,7 +203,7 @@ def _convert(data, some, unit):
     them."""
     facts = data.reading.facts
     if unit not in UNITS:
-        _refuse_prices(data.path, some, data.names)
+        refuse_prices(data.path, some, data.names)
         deviation = float(np.median(some.std(axis=0)))
         guess = next(name for limit, name in _GUESSES if deviation < limit)
         facts.append(f"unit: {guess} (guessed)")
@@ -376,7 +348,7 @@ def _returns_of_table(path, options):
     if options.benchmark not in others.columns and options.benchmark is not None:
         check_column(path, others, options.benchmark, "--benchmark")
     _refuse_dates_twice(path, dates, frame)
-    kept = _closing(others, reading, options)
+    kept = closing_prices(others, reading, options)
     values = numbers(path, kept, lambda name: _offer(path, frame, name))
     data = Returns(path, values, list(kept.columns), reading, dates)
     if data.direction() == "descending":
@@ -452,48 +424,6 @@ def _refuse_dates_twice(path, dates, frame):
         )
 
 
-def _fields(names):
-    """The field of a file of prices in each name, such as "close" of "AAPL Close", and
-    the rest of the name; "" for other names."""
-    found = {}
-    for name in names:
-        words = re.split(r"[\s_.|:-]+", name.lower())
-        for field in FIELDS:
-            parts = field.split()
-            if words[: len(parts)] == parts or words[-len(parts) :] == parts:
-                rest = words[len(parts) :] if words[: len(parts)] == parts else None
-                rest = words[: -len(parts)] if rest is None else rest
-                found[name] = field, " ".join(rest)
-                break
-    # an asset may be called Low Volatility
-    traded = {rest for field, rest in found.values() if field in CLOSING + VOLUMES}
-    return {name: pair for name, pair in found.items() if pair[1] in traded}
-
-
-def _closing(frame, reading, options):
-    """The columns of a table that are no volumes, nor other prices than the last ones
-    of a day."""
-    fields = _fields(frame.columns)
-    volumes = [name for name, (field, _) in fields.items() if field in VOLUMES]
-    if len(volumes) < frame.shape[1]:
-        reading.leave_out(volumes, "volumes")
-        frame = frame.drop(columns=volumes)
-    if not options.prices:
-        return frame
-    chosen = {}
-    for field in CLOSING:
-        for name, (own, rest) in fields.items():
-            if own == field and name in frame.columns:
-                chosen.setdefault(rest, name)
-    if not chosen:
-        return frame
-    others = [
-        name for name in fields if name in frame.columns and name not in chosen.values()
-    ]
-    reading.leave_out(others, "not the adjusted or closing prices")
-    return frame.drop(columns=others)
-
-
 def _dates(path, first, required):
     """The dates of the rows or None, and whether the first column is no asset."""
     is_text = not any(is_number(cell) or _AMOUNT.fullmatch(str(cell)) for cell in first)
@@ -541,30 +471,3 @@ def _handle_missing(data, drop):
     data.dates = data.dates and list(compress(data.dates, complete))
     dropped = (~complete).sum()
     data.reading.facts.append(f"{dropped} periods with missing values dropped")
-
-
-def _refuse_prices(path, values, names):
-    """Raise a ValueError for prices, or logarithms of prices, if the unit is not
-    given."""
-    values = np.asarray(values, dtype=float)
-    slow = np.array([looks_like_prices(values[:, [j]]) for j in range(len(names))])
-    if not slow.any():
-        return
-    # returns have both signs; rates of interest are small beside them
-    one_sign = (values >= 0).all(axis=0) | (values <= 0).all(axis=0)
-    size, spread = np.abs(np.median(values, axis=0)), values.std(axis=0)
-    usual = np.inf if slow.all() else np.median(spread[~slow])
-    large = slow & (size > 10 * usual)
-    if (slow | one_sign).mean() > 0.5 or large.any():
-        prices = [name for name, is_slow in zip(names, slow, strict=True) if is_slow]
-        volumes = [
-            name
-            for name, k, one in zip(names, slow, one_sign, strict=True)
-            if one and not k
-        ]
-        beside = f". {few(volumes)} may be volumes: --drop leaves them out"
-        raise ValueError(
-            f"{path}: expected returns, but numbers hardly change between periods, as "
-            f"in a file of prices, in {few(prices)}: --prices converts them"
-            f"{beside * bool(volumes)}. If these are returns, say so by --unit"
-        )
