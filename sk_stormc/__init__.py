@@ -9,6 +9,7 @@ from sk_stormc.compare import PolicyComparison, compare_policies, compare_solver
 from sk_stormc.embedding.estimator import SNEEmbedding
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
 from sk_stormc.portfolio.metrics import make_sharpe_scorer, sharpe_ratio
+from sk_stormc.portfolio.whole_shares import WholeShares, whole_shares
 from sk_stormc.solvers import (
     ASCPG,
     CIVR,
@@ -50,6 +51,7 @@ __all__ = [
     "SketchySTORM",
     "WalkForwardComparison",
     "WalkForwardResult",
+    "WholeShares",
     "compare_policies",
     "compare_solvers",
     "estimated_ratios",
@@ -58,4 +60,5 @@ __all__ = [
     "off_policy_value",
     "sharpe_ratio",
     "walk_forward",
+    "whole_shares",
 ]

@@ -101,6 +101,8 @@ def main(argv=None):
     args = _make_parser().parse_args(argv)
     before, warnings.formatwarning = warnings.formatwarning, _one_line
     try:
+        if getattr(args, "check", False):
+            args.out = None  # nothing is written
         out = getattr(args, "out", None)
         for option in ("data", "new", "expected_returns"):
             keep_data(getattr(args, option, None), out, f"--{option.replace('_', '-')}")

@@ -19,7 +19,7 @@ PICTURES = (".png", ".pdf", ".svg")
 SIGNATURE = "sk-stormc"  # in pictures and pages that a command has written
 # the first lines of the tables that commands write
 HEADERS = re.compile(
-    r"x,y(,label)?(,new)?(,row)?|asset,weight|period,portfolio,1/N"
+    r"x,y(,label.*)?(,new)?(,row)?|asset,weight(,price.*)?|period,portfolio,1/N"
     r"|value,low,high,episodes.*|solver,runs,.*"
 )
 KINDS = ".csv, .tsv, .txt (also .gz), .parquet, .feather, .xlsx, .npz, .npy"
@@ -28,6 +28,13 @@ KINDS = ".csv, .tsv, .txt (also .gz), .parquet, .feather, .xlsx, .npz, .npy"
 def names(text):
     """An argument type: names that are separated by commas."""
     return list(dict.fromkeys(name.strip() for name in text.split(",")))
+
+
+def whole_number(text):
+    """An argument type: an integer of at least 0."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected an integer >= 0, got {text!r}")
+    return int(text)
 
 
 def positive_integer(text):
@@ -76,6 +83,9 @@ def add_data_arguments(
     )
     add_option(parser, "--unit", None, meaning, default=unit, choices=list(UNITS))
     add_flag(parser, "--drop-missing", "leave out periods of FILE with missing returns")
+    add_flag(parser, "--prices", "FILE has prices, of which returns are made")
+    long = "FILE is a long table with these columns; values are returns, or prices"
+    add_option(parser, "--long", "DATE,ASSET,VALUE", long, names)
 
 
 def add_points_argument(parser, about, required=False):
@@ -83,8 +93,11 @@ def add_points_argument(parser, about, required=False):
     kinds = f"{about}: {KINDS} (X, perhaps y), .h5ad"
     add_option(parser, "--data", "FILE", kinds, required=required)
     add_reading_arguments(parser, "of the names of the rows, which is no feature")
-    label = "labels of the points (default: 'label')"
-    add_option(parser, "--label", "COLUMN", label)
+    label = "labels of the points, by which they are coloured (default: 'label')"
+    add_option(parser, "--label", "A,B,...", label, names)
+    matrix = "the matrix of an .h5ad file (default: X_pca if it is there, else X)"
+    add_option(parser, "--obsm", "KEY", matrix)
+    add_option(parser, "--layer", "KEY", "a layer of an .h5ad file, or X")
     kept = "keep columns of identifiers: whole numbers or texts, all different"
     add_flag(parser, "--keep", kept)
 
@@ -96,6 +109,10 @@ def add_reading_arguments(parser, index=None):
     add = partial(add_option, parser)
     add("--sep", "C", "separator of columns in texts", separator)
     add("--decimal", "C", "decimal mark in texts, such as ,")
+    add("--sheet", "NAME", "a sheet of .xlsx, by its name or number")
+    add("--skip-rows", "N", "lines to leave out above the names", whole_number, 0)
+    last = "rows to leave out at the end, such as totals"
+    add("--drop-last", "N", last, whole_number, 0)
     if index is not None:
         add("--index", "COLUMN", f"the column {index}")
         add("--drop", "A,B,...", "columns to leave out", names, ())
@@ -104,6 +121,12 @@ def add_reading_arguments(parser, index=None):
 def separator(text):
     """An argument type: a separator of columns, with \\t for a tab."""
     return text.replace("\\t", "\t")
+
+
+def add_check_argument(parser):
+    """Add --check to a command."""
+    meaning = "print what is read from --data, and end; --out is ignored"
+    add_flag(parser, "--check", meaning)
 
 
 def add_force_argument(parser):

@@ -56,6 +56,7 @@ def report(args):
             keep_data(args.data, args.out / name)
             check_replaceable(args.out / name, args.force)
     read = read_returns(args.data, args.drop_missing, args.unit, args)
+    read.reading.show()
     portfolio = CompositionalPortfolio(
         risk_aversion=args.risk_aversion,
         constraint="long_only" if args.long_only else None,
@@ -75,9 +76,8 @@ def report(args):
         check_budget(results, args.ifo)
     if args.out is not None:
         _write(results, args.out)
-    print(read.line())
     print(
-        f"Mean-variance, risk_aversion = {args.risk_aversion:g}, "
+        f"\nMean-variance, risk_aversion = {args.risk_aversion:g}, "
         f"{'long only' if args.long_only else 'no bounds'}.\n"
     )
     print(results)

@@ -6,6 +6,7 @@ month instead, and the command prints and draws what it would have earned.
 """
 
 import os
+import re
 import sys
 from contextlib import redirect_stdout
 from functools import partial
@@ -15,6 +16,7 @@ import numpy as np
 from sk_stormc.backtest.walk_forward import walk_forward
 from sk_stormc.cli.arguments import (
     PICTURES,
+    add_check_argument,
     add_data_arguments,
     add_force_argument,
     add_option,
@@ -34,12 +36,17 @@ from sk_stormc.compare.tables import as_text, finite
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
 from sk_stormc.portfolio.linear_constraints import linear_of
 from sk_stormc.portfolio.risk import MEASURES
+from sk_stormc.portfolio.whole_shares import whole_shares
 
 
 def add_arguments(parser):
     """Add the command's options."""
     add_data_arguments(parser, required=True, unit="guess")
     add = partial(add_option, parser)
+    benchmark = "the column of the benchmark, which is no asset"
+    add("--benchmark", "COLUMN", benchmark)
+    shares = "whole shares for this capital, at the last prices of --prices"
+    add("--capital", "X", shares, positive_number)
     add(
         "--risk-measure",
         None,
@@ -102,7 +109,7 @@ def add_arguments(parser):
     )
     refits = "periods from one fit of --walk-forward to the next"
     add("--refit-every", "N", refits, positive_integer, 21)
-    periods = "of --walk-forward: 252 for days, 12 for months"
+    periods = "of what is printed for a year: 252 for days, 12 for months"
     add("--periods-per-year", "N", periods, positive_number, 252)
     add(
         "--out",
@@ -111,6 +118,7 @@ def add_arguments(parser):
         "picture (.png, .pdf, .svg) of --walk-forward",
         result_file(".csv", *PICTURES),
     )
+    add_check_argument(parser)
     add_force_argument(parser)
 
 
@@ -126,9 +134,19 @@ def report(args):
     )
     if several and args.walk_forward is not None:
         raise ValueError(f"--walk-forward needs returns of one file, got {args.data!r}")
+    if args.capital is not None and (not args.prices or args.walk_forward):
+        raise ValueError(
+            f"--capital needs --prices, and no --walk-forward, got {args.capital:g}"
+        )
+    for option in ("prices", "long", "benchmark"):
+        if several and getattr(args, option):
+            raise ValueError(f"--{option} needs one file, got {args.data!r}")
     read = (read_parquet_files if several else read_returns)(
         args.data, args.drop_missing, args.unit, args
     )
+    read.reading.show(args.check)
+    if args.check:
+        return
     in_order = MEASURES[args.risk_measure].ordered or args.walk_forward is not None
     if in_order and read.dates is not None and read.direction() != "ascending":
         option = "--walk-forward" if args.walk_forward else "--risk-measure cdar"
@@ -149,6 +167,7 @@ def report(args):
         max_assets=args.max_assets,
         min_held=args.min_held,
         expected_returns=_forecasts(args, read),
+        benchmark=None if args.walk_forward else read.benchmark,
         verbose=int(several or bool(args.max_assets or args.min_held)),
         random_state=0,
     )
@@ -176,28 +195,58 @@ def _forecasts(args, read):
 def _print_weights(args, read, portfolio):
     """Print the weights with what they would have earned, and save them."""
     earned = np.asarray(portfolio.predict(read.values))
-    weights = list(zip(read.names, portfolio.weights_.tolist(), strict=True))
+    table = {"asset": read.names, "weight": portfolio.weights_.tolist()}
+    cash = None
+    if args.capital is not None:
+        found = whole_shares(portfolio.weights_, read.last_prices, args.capital)
+        table |= {"price": read.last_prices.tolist(), "shares": found.shares.tolist()}
+        table["amount"] = (read.last_prices * found.shares).tolist()
+        cash = found.cash
     if args.out is not None:  # before anything that could fail
-        write_csv(args.out, ["asset", "weight"], weights)
+        write_csv(args.out, table, zip(*table.values(), strict=True))
     aim = f"risk aversion {args.risk_aversion:g}"
     if args.max_risk is not None:
         aim = f"risk of at most {args.max_risk:g}"
     elif args.objective == "ratio":
         aim = "largest ratio"
-    print(read.line())
-    print(f"risk measure {args.risk_measure}, {aim}, {portfolio.stop_reason_}\n")
+    print(f"\nrisk measure {args.risk_measure}, {aim}, {portfolio.stop_reason_}\n")
     width = max(map(len, read.names))
-    for name, weight in weights:
-        print(f"{name:{width}}  {weight:9.4f}")
+    forms = {"weight": "9.4f", "price": "12.2f", "shares": "8d", "amount": "12.2f"}
+    if cash is not None:
+        titles = (f"{k:>{re.match('[0-9]+', forms[k])[0]}}" for k in list(table)[1:])
+        print(f"{'':{width}}  {' '.join(titles)}")
+    for name, *cells in zip(*table.values(), strict=True):
+        shown = (
+            format(x, forms[k]) for k, x in zip(list(table)[1:], cells, strict=True)
+        )
+        print(f"{name:{width}}  {' '.join(shown)}")
+    if cash is not None:
+        print(f"cash {cash:.2f} of {args.capital:,.2f}")
     print(
         f"\nper period: mean {earned.mean():.4g}, deviation {earned.std():.4g}, worst "
         f"{earned.min():.4g}"
     )
+    print(_of_a_year(args, read, portfolio.weights_, earned))
     gap = max(portfolio.dual_gap_, 0.0)
     objective = portfolio.loss_curve_[-1]
     print(f"objective {objective:.6g}, above its minimum by {gap:.1g} at most")
     if args.out is not None:
         print(f"Weights written to {args.out}")
+
+
+def _of_a_year(args, read, weights, earned):
+    """What weights that are restored in every period would have earned, as a line."""
+    n, mean, deviation = args.periods_per_year, earned.mean(), earned.std()
+    facts = [f"mean {n * mean:.2%}", f"deviation {np.sqrt(n) * deviation:.2%}"]
+    if deviation > 0:
+        facts.append(f"Sharpe {np.sqrt(n) * mean / deviation:.2f}")
+    if isinstance(read.values, np.ndarray) and (earned > -1).all():
+        wealth = np.cumprod(np.concatenate([[1.0], 1 + earned]))
+        drawdown = (1 - wealth / np.maximum.accumulate(wealth)).max()
+        grown = weights * (1 + read.values) / (1 + earned)[:, None]
+        turnover = n * np.abs(grown - weights).sum(axis=1).mean() / 2
+        facts += [f"drawdown {drawdown:.2%}", f"turnover {turnover:.2%}"]
+    return f"a year of {n:g} periods, in sample: {', '.join(facts)}"
 
 
 def _walk(args, read, portfolio):
@@ -208,6 +257,7 @@ def _walk(args, read, portfolio):
             portfolio.set_params(verbose=0),
             read.frame(),
             window=args.walk_forward,
+            benchmark=read.benchmark,
             refit_every=args.refit_every,
             unit="fractions",
             periods_per_year=args.periods_per_year,
@@ -222,10 +272,9 @@ def _walk(args, read, portfolio):
         for statistic in summary[names[0]]
     ]
     _write_walk(args, result, periods)
-    print(read.line())
     print(
-        f"{len(result.trade_dates)} fits on {args.walk_forward} periods, each held for "
-        f"{args.refit_every}, from {periods[0]} to {periods[-1]}\n"
+        f"\n{len(result.trade_dates)} fits on {args.walk_forward} periods, each held "
+        f"for {args.refit_every}, from {periods[0]} to {periods[-1]}\n"
     )
     print(as_text(["", *names], rows, left=1))
     if args.out is not None:

@@ -17,25 +17,32 @@ from sk_stormc.cli.array_files import (
     read_matrix,
     refuse_columns,
 )
-from sk_stormc.cli.table_files import (
-    DATE,
-    DEFAULTS,
+from sk_stormc.cli.column_texts import is_number
+from sk_stormc.cli.data_files import (
     FRAMES,
-    INDEX,
     SEPARATORS,
+    Reading,
+    existing,
+    readable,
+)
+from sk_stormc.cli.header_rows import DATE, INDEX
+from sk_stormc.cli.price_files import (
+    closing_prices,
+    convert_prices,
+    refuse_prices,
+)
+from sk_stormc.cli.table_files import (
+    DEFAULTS,
     are_dates,
     check_column,
-    existing,
-    is_number,
     name_dates,
     numbers,
     read_table,
-    readable,
     refuse_missing,
+    total_row,
     without,
 )
 from sk_stormc.datasets.french import MISSING_CODES
-from sk_stormc.portfolio.returns import looks_like_prices
 from sk_stormc.utils.frames import direction_of
 from sk_stormc.utils.validation import short
 
@@ -49,25 +56,30 @@ _AMOUNT = re.compile(r"[-+]?\d*[.,]?\d*\s*%?")
 @dataclass
 class Returns:
     """Returns of shape (n_periods, n_assets), names of the assets, optional dates, and
-    notes on the conversion. The returns of the file were divided by ``divisor``.
+    what was read. The returns of the file were divided by ``divisor``.
 
-    The values of several files are a lazy frame of dask.
+    The values of several files are a lazy frame of dask. ``benchmark`` has the returns
+    of the benchmark, and ``last_prices`` the prices at the end, if there are any.
     """
 
     path: Any
     values: Any
     names: list
+    reading: Reading
     dates: list | None = None
-    notes: tuple = ()
     divisor: float = 1.0
+    benchmark: Any = None
+    last_prices: Any = None
 
-    def line(self):
-        """A summary of the data on one line."""
+    def describe(self):
+        """Complete what was read by the number of periods and the dates."""
         n, d = self.values.shape
+        periods = f"{n} periods, " if isinstance(n, int) else ""
+        self.reading.what = f"{periods}{d} assets"
+        self.reading.used = {"assets": self.names} | self.reading.used
         dates = self.dates
         span = "no dates" if dates is None else f"{dates[0]} to {dates[-1]}"
-        periods = f"{n} periods, " if isinstance(n, int) else ""
-        return ", ".join([f"{self.path}: {periods}{d} assets", span, *self.notes])
+        self.reading.facts.insert(0, span)
 
     def direction(self):
         """The order of the dates, as `direction_of` has it, or None without dates."""
@@ -108,13 +120,15 @@ def read_returns(path, drop_missing=False, unit=None, options=DEFAULTS):
     A .npz file contains an array ``returns``, or ``returns_bp`` in basis points, or
     exactly one two-dimensional array. A .npy file contains such an array. Other files
     have one column of numbers for each asset, and optionally a header row of names and
-    a first column of dates. ``options`` say how they are read.
+    a first column of dates. ``options`` say how they are read, and whether the numbers
+    are prices.
     """
     path = existing(path, (*ARRAYS, *SEPARATORS, *FRAMES))
     if path.kind in ARRAYS:
         refuse_columns(path, options)
         name, values, _ = read_matrix(path, ("returns", "returns_bp"))
-        data = Returns(path, values, [str(k + 1) for k in range(values.shape[1])])
+        names = [str(k + 1) for k in range(values.shape[1])]
+        data = Returns(path, values, names, Reading(path, len(values), names))
         if name == "returns_bp":
             if unit not in (None, "guess", "basis-points"):
                 raise ValueError(
@@ -124,24 +138,84 @@ def read_returns(path, drop_missing=False, unit=None, options=DEFAULTS):
             unit = "basis-points"
     else:
         data = _returns_of_table(path, options)
-    _handle_missing(data, drop_missing)
-    _convert(data, data.values, unit)
+    unit = _unit_of_signs(data, unit)
+    if options.prices:
+        if unit not in (None, "guess"):
+            raise ValueError(f"{path}: --unit says nothing about prices, got {unit!r}")
+        index = None if data.dates is None else as_dates(data.dates)
+        convert_prices(data, index, drop_missing)
+    else:
+        _handle_missing(data, drop_missing)
+        _convert(data, data.values, unit)
+    if len(data.values) < 2:
+        raise ValueError(
+            f"{path}: expected at least two periods, found {len(data.values)}"
+        )
+    if (word := total_row(data.values)) is not None:
+        data.reading.notes.append(
+            f"the last row has the {word} of the others: --drop-last 1 leaves it out"
+        )
+    if options.benchmark is not None:
+        _take_benchmark(data, options.benchmark)
+    data.describe()
     return data
+
+
+def _unit_of_signs(data, unit):
+    """The unit, which percent signs determine."""
+    signed = [name for name in data.reading.percents if name in data.names]
+    if not signed:
+        return unit
+    without_sign = [name for name in data.names if name not in signed]
+    if without_sign:
+        raise ValueError(
+            f"{data.path}: expected one unit, found percent signs in column "
+            f"{signed[0]!r}, and none in {without_sign[0]!r}"
+        )
+    if unit not in (None, "guess", "percent"):
+        raise ValueError(
+            f"{data.path}: --unit must be percent, since the numbers have percent "
+            f"signs, got {unit!r}"
+        )
+    return "percent"
+
+
+def _take_benchmark(data, name):
+    """Take the column of the benchmark from the assets."""
+    if name not in data.names:
+        raise ValueError(
+            f"{data.path}: --benchmark must name a column, got {name!r}, expected one "
+            f"of {short(data.names)}"
+        )
+    if len(data.names) == 1:
+        raise ValueError(f"{data.path}: --benchmark must leave an asset, got {name!r}")
+    j = data.names.index(name)
+    data.benchmark = data.values[:, j]
+    data.values = np.delete(data.values, j, axis=1)
+    if data.last_prices is not None:
+        data.last_prices = np.delete(data.last_prices, j)
+    data.names = data.names[:j] + data.names[j + 1 :]
+    data.reading.used["benchmark"] = [name]
 
 
 def _convert(data, some, unit):
     """Convert returns to fractions, if the unit is given, or guessed from ``some`` of
     them."""
+    facts = data.reading.facts
     if unit not in UNITS:
-        _refuse_prices(data.path, some)
+        refuse_prices(data.path, some, data.names)
         deviation = float(np.median(some.std(axis=0)))
         guess = next(name for limit, name in _GUESSES if deviation < limit)
-        data.notes += (f"unit: {guess} (guessed)",)
+        facts.append(f"unit: {guess} (guessed)")
         unit = "fractions" if unit is None else guess
+    elif data.reading.percents:
+        facts.append("unit: percent (by the signs)")
+    else:
+        facts.append(f"unit: {unit}")
     if unit != "fractions":
         data.divisor = UNITS[unit]
         data.values = data.values / data.divisor
-        data.notes += (f"{unit} divided by {data.divisor:,.0f}",)
+        facts.append(f"{unit} divided by {data.divisor:,.0f}")
 
 
 def read_parquet_files(pattern, drop_missing=False, unit=None, options=DEFAULTS):
@@ -191,15 +265,18 @@ def read_parquet_files(pattern, drop_missing=False, unit=None, options=DEFAULTS)
     # isin of dask cannot be computed in an array of a single partition
     values = values.replace(list(MISSING_CODES), np.nan)
     values = values.dropna() if drop_missing else values
-    notes = (f"{len(paths)} files",)
-    notes += (f"left out: {', '.join(dropped)}",) * bool(dropped)
-    data = Returns(pattern, values, kept, notes=notes)
+    reading = Reading(pattern, "unknown", list(frame.columns), [f"{len(paths)} files"])
+    reading.leave_out([k for k in dropped if k in options.drop], "--drop")
+    others = [name for name in dropped if name not in options.drop]
+    reading.leave_out(others, "no numbers, or an index")
+    data = Returns(pattern, values, kept, reading)
     first = data.values.partitions[0].compute().dropna().to_numpy(float)
     if not first.size:
         raise ValueError(
             f"{paths[0]}: expected columns of numbers, and periods without missing ones"
         )
     _convert(data, first, unit)
+    data.describe()
     return data
 
 
@@ -241,9 +318,13 @@ def _returns_of_table(path, options):
     if find_spec("pandas") is None:
         with suppress(ValueError):
             values = np.loadtxt(path.source(), delimiter=",", ndmin=2)
-            return Returns(path, values, [str(k + 1) for k in range(values.shape[1])])
-    frame, notes = read_table(path, options)
+            names = [str(k + 1) for k in range(values.shape[1])]
+            return Returns(path, values, names, Reading(path, len(values), names))
+    frame, reading = read_table(path, options)
+    if options.long is not None:
+        frame = _wide(path, frame, options.long, reading)
     frame = without(path, frame, options.drop)
+    reading.leave_out(list(options.drop), "--drop")
     if options.index is not None:
         check_column(path, frame, options.index, "--index")
         frame.insert(0, options.index, frame.pop(options.index))
@@ -259,14 +340,88 @@ def _returns_of_table(path, options):
             f"found dates along the columns, such as {names[0]!r}: transpose "
             "the table, by pandas: read_csv(FILE, index_col=0).T.to_csv('returns.csv')"
         )
-    if is_index and dates is None and others is not frame:
-        notes += (f"column {frame.columns[0]!r} left out, since it has no dates",)
-    offer = "; --drop {0} leaves it out, and --index {0} takes it as dates".format
-    data = Returns(path, numbers(path, others, offer), names, dates, notes)
+    if others is not frame:
+        if dates is None:
+            reading.leave_out([first.name], "it has no dates")
+        else:
+            reading.used["dates"] = [first.name]
+    if options.benchmark not in others.columns and options.benchmark is not None:
+        check_column(path, others, options.benchmark, "--benchmark")
+    _refuse_dates_twice(path, dates, frame)
+    kept = closing_prices(others, reading, options)
+    values = numbers(path, kept, lambda name: _offer(path, frame, name))
+    data = Returns(path, values, list(kept.columns), reading, dates)
     if data.direction() == "descending":
         data.values, data.dates = data.values[::-1], dates[::-1]
-        data.notes += ("rows reversed, since their dates descend",)
+        reading.facts.append("rows reversed, since their dates descend")
     return data
+
+
+def _offer(path, frame, name):
+    """What to do with a column of returns that has other values than numbers."""
+    dates = [other for other in frame.columns if are_dates(frame[other].astype(str))]
+    if dates and name not in dates and not frame[dates[0]].is_unique:
+        others = [k for k in frame.columns if k not in (dates[0], name)]
+        value = others[-1] if others else "VALUE"
+        return f"; a long table is read by --long {dates[0]},{name},{value}"
+    offer = f"; --drop {name} leaves it out"
+    if name in dates:
+        offer += f", and --index {name} takes it as dates"
+    return offer
+
+
+def _wide(path, frame, names, reading):
+    """A table with a row for each date and a column for each asset, from one with a row
+    for each date and asset."""
+    if len(names) != 3:
+        raise ValueError(
+            f"--long must be three names, DATE,ASSET,VALUE, got {','.join(names)!r}"
+        )
+    for name in names:
+        check_column(path, frame, name, "--long")
+    date, asset, value = names
+    unused = [name for name in frame.columns if name not in names]
+    reading.leave_out(unused, "not in --long")
+    twice = frame.duplicated([date, asset])
+    if twice.any():
+        row = frame[twice].iloc[0]
+        raise ValueError(
+            f"{path}: expected a row for each date and asset, found {row[asset]!r} "
+            f"twice on {row[date]}"
+        )
+    wide = frame.pivot(index=date, columns=asset, values=value).reset_index()
+    wide.columns = [str(name) for name in wide.columns]
+    reading.used["values"] = [value]
+    reading.used["names of the assets"] = [asset]
+    # texts of dates are in the order of the alphabet
+    order = as_dates(list(frame[date].drop_duplicates().astype(str)))
+    if order.is_monotonic_increasing:
+        texts = frame[date].drop_duplicates()
+        wide = wide.set_index(date).loc[list(texts)].reset_index()
+    return wide
+
+
+def _refuse_dates_twice(path, dates, frame):
+    """Raise a ValueError if dates occur twice, with up to three of them."""
+    if dates is None:
+        return
+    seen, twice = set(), []
+    for date in dates:
+        if date in seen and date not in twice:
+            twice.append(date)
+        seen.add(date)
+    if twice:
+        texts = [name for name in frame.columns[1:] if frame[name].dtype.kind == "O"]
+        long = (
+            f". A long table is read by --long {frame.columns[0]},{texts[0]},"
+            f"{next((k for k in frame.columns[1:] if k != texts[0]), 'VALUE')}"
+            if texts
+            else ""
+        )
+        raise ValueError(
+            f"{path}: expected each date once, found {len(twice)} of them more than "
+            f"once, such as {', '.join(twice[:3])}{long}"
+        )
 
 
 def _dates(path, first, required):
@@ -314,16 +469,5 @@ def _handle_missing(data, drop):
         )
     data.values = data.values[complete]
     data.dates = data.dates and list(compress(data.dates, complete))
-    data.notes += (f"{(~complete).sum()} periods with missing values dropped",)
-
-
-def _refuse_prices(path, values):
-    """Raise a ValueError for prices, or logarithms of prices, if the unit is not
-    given."""
-    if looks_like_prices(values):
-        raise ValueError(
-            f"{path}: expected returns, but numbers hardly change between periods, as "
-            "in a file of prices. Returns are p[1:] / p[:-1] - 1 of prices p, by "
-            "pandas: read_csv(FILE, index_col=0).pct_change().dropna()"
-            ".to_csv('returns.csv'). If these are returns, say so by --unit"
-        )
+    dropped = (~complete).sum()
+    data.reading.facts.append(f"{dropped} periods with missing values dropped")

@@ -1,143 +1,62 @@
-"""Tables in users' files, which pandas and anndata read, and the options of a
-command that say how."""
+"""Tables in users' files, which pandas reads, and the options of a command that say
+how."""
 
 import gzip
-import io
-import os
 import re
-import sys
 import warnings
 from argparse import Namespace
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 
-from sk_stormc.utils.atomic import descriptor, is_stream
+from sk_stormc.cli.column_texts import (
+    NESTED,
+    is_nested,
+    is_number,
+    is_text,
+    numbers_of_texts,
+    vectors_of,
+)
+from sk_stormc.cli.data_files import (
+    FRAMES,
+    SEPARATORS,
+    SHEETS,
+    Reading,
+    readable,
+)
+from sk_stormc.cli.header_rows import DATE, SEPARATED, names_of_columns
 from sk_stormc.utils.frames import direction_of
-from sk_stormc.utils.machine import machine_memory
 from sk_stormc.utils.validation import short
 
-SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": r"\s+"}
-SHEETS = (".xlsx", ".xls")
-FRAMES = (".parquet", ".feather", *SHEETS)
-CELLS = ".h5ad"
-SEPARATED = (
-    "commas (.csv), tabs (.tsv) or blanks (.txt), or as --sep ';' --decimal , says"
-)
-PACKAGES = {
-    ".parquet": "pyarrow",
-    ".feather": "pyarrow",
-    ".xlsx": "openpyxl",
-    ".xls": "xlrd",
-    CELLS: "anndata",
-}
-# no names of assets
-INDEX = (
-    "",
-    "date",
-    "index",
-    "unnamed: 0",
-    "timestamp",
-    "time",
-    "day",
-    "month",
-    "period",
-)
-FIRST_LINES = 20  # from which the separator and the decimal mark are recognised
-DATE = r"(19|20)\d\d(\d{2}|\d{4}|\D.*)?"  # yyyy, yyyymm, yyyymmdd, yyyy-mm-dd
+FIRST_LINES = 20  # from which names, separator and decimal mark are recognised
 MOST_COLUMNS = 100_000  # of texts
 MOST_BYTES = 2**24  # of a line
 SAMPLE = 1000  # texts of a column that are tried as dates
+MISSING = ["-", "--"]  # beside what pandas takes as missing
 
 
 # options of commands that say how a table is read
 DEFAULTS = Namespace(
-    sep=None, decimal=None, index=None, label=None, drop=(), keep=False
+    sep=None,
+    decimal=None,
+    index=None,
+    label=None,
+    drop=(),
+    keep=False,
+    sheet=None,
+    skip_rows=0,
+    drop_last=0,
+    obsm=None,
+    layer=None,
+    prices=False,
+    long=None,
+    benchmark=None,
 )
-
-
-@dataclass(frozen=True)
-class DataFile:
-    """A file of the user: its name, as messages have it, its kind, its path, and the
-    bytes of a stream, which can be read only once."""
-
-    name: str
-    kind: str
-    path: Path
-    content: bytes | None = None
-
-    def __str__(self):
-        return self.name
-
-    def source(self):
-        """What a reader of another package opens."""
-        return self.path if self.content is None else io.BytesIO(self.content)
-
-    def size(self):
-        """The bytes of the content, for a compressed text modulo 4 GB."""
-        if self.content is not None:
-            return len(self.content)
-        if self.compression is None:
-            return self.path.stat().st_size
-        with open(self.path, "rb") as file:
-            file.seek(-4, os.SEEK_END)
-            return int.from_bytes(file.read(4), "little")
-
-    def check_fits(self, needed):
-        """Raise a MemoryError if so many bytes cannot be kept in memory."""
-        there = machine_memory()
-        if needed > there:
-            raise MemoryError(
-                f"it needs {needed / 2**30:.1f} GB of {there / 2**30:.1f} GB"
-            )
-
-    @property
-    def compression(self):
-        """The compression of a text."""
-        return "gzip" if self.path.suffix.lower() == ".gz" else None
-
-
-def kind_of(path):
-    """The suffix of a file in lower case, without the .gz of a compressed text."""
-    *_, last = suffixes = [suffix.lower() for suffix in path.suffixes] or [""]
-    if last == ".gz" and suffixes[-2:][0] in SEPARATORS:
-        return suffixes[-2]
-    return last
-
-
-def existing(name, kinds):
-    """A file, which must exist and be of one of these kinds.
-
-    A stream, such as a named pipe or - for stdin, has a .csv table if it has no suffix.
-    """
-    path, name = Path("/dev/stdin" if str(name) == "-" else name), str(name)
-    stream = is_stream(path)
-    kind = kind_of(path) or ".csv" * stream
-    if path.is_dir():
-        raise IsADirectoryError(f"{name} is a directory: expected a file")
-    if kind not in kinds:
-        raise ValueError(
-            f"{name}: expected a file named {', '.join(kinds[:-1])} or {kinds[-1]}, "
-            f"or {', '.join(f'{kind}.gz' for kind in SEPARATORS)}"
-        )
-    if descriptor(path) == 0:
-        return DataFile(name, kind, path, sys.stdin.buffer.read())
-    if not path.exists():
-        raise FileNotFoundError(
-            f"No such file: {name}. A path begins where the command is run, or with /"
-        )
-    if stream:
-        return DataFile(name, kind, path, path.read_bytes())
-    return DataFile(name, kind, path)
 
 
 def read_table(path, options, texts=()):
     """The DataFrame of a file that pandas reads, with its index as the first column and
-    columns that are named by texts; and notes on how it was read.
+    columns that are named by texts; and its `Reading`, in which no column is used yet.
 
     Columns whose names, in lower case, are among ``texts`` are not read as numbers.
     """
@@ -149,170 +68,260 @@ def read_table(path, options, texts=()):
             'install "sk_stormc[files]"); without it a .npz or .npy file is expected, '
             "or a .csv file of numbers alone"
         ) from error
-    kind, notes = path.kind, ()
-    if kind in SEPARATORS:
-        with readable(path, kind):
-            form, notes = _form(path, kind, options)
-        read = partial(
-            pd.read_csv, na_values=["-", "--"], compression=path.compression, **form
-        )
-        frame = _named(path, kind, read, form["decimal"], texts)
-    elif kind in SHEETS:
-        with readable(path, kind), pd.ExcelFile(path.source()) as book:
-            sheets = list(book.sheet_names)
-        notes = (f"sheet {sheets[0]!r} of {len(sheets)}",) * (len(sheets) > 1)
-        frame = _named(path, kind, pd.read_excel, ".", texts)
+    _refuse_options(path, options)
+    decimal, notes = options.decimal, []
+    if path.kind in SEPARATORS:
+        frame, notes, decimal = _text(path, options, texts)
+    elif path.kind in SHEETS:
+        frame, notes = _sheet(path, options, texts)
     else:
-        with readable(path, kind):
-            read = pd.read_parquet if kind == ".parquet" else pd.read_feather
+        with readable(path, path.kind):
+            read = pd.read_parquet if path.kind == ".parquet" else pd.read_feather
             frame = read(path.source())
     if type(frame.index).__name__ != "RangeIndex":
         frame = frame.reset_index()
     if frame.columns.empty:
         raise ValueError(f"{path}: expected a table with columns, found none")
-    frame.columns = frame.columns.map(str)
+    frame.columns = [_joined(name) for name in frame.columns]
+    if options.drop_last:
+        if options.drop_last >= len(frame):
+            raise ValueError(
+                f"{path}: --drop-last must leave some of {len(frame)} rows, got "
+                f"{options.drop_last}"
+            )
+        notes.append(f"without the last {options.drop_last} rows")
+        frame = frame.iloc[: -options.drop_last]
+    reading = Reading(path, len(frame), list(frame.columns), notes, head=frame.head(3))
+    empty = [name for name, column in frame.items() if column.isna().all()]
+    if 0 < len(empty) < frame.shape[1]:
+        # a column of a returns file that is named may be an asset without numbers
+        empty = [name for name in empty if re.fullmatch(r"column \d+", name)]
+        reading.leave_out(empty, "no name and no values")
+        frame = frame.drop(columns=empty)
+    frame = _converted(path, frame, reading, decimal, texts)
+    reading.columns = list(frame.columns) + [
+        name for names in reading.left_out.values() for name in names
+    ]
+    return frame, reading
+
+
+def _refuse_options(path, options):
+    """Raise a ValueError for an option that says nothing about this kind of file."""
+    if options.sheet is not None and path.kind not in SHEETS:
+        raise ValueError(f"{path}: --sheet needs one of {', '.join(SHEETS)}")
+    if options.skip_rows and path.kind not in (*SEPARATORS, *SHEETS):
+        raise ValueError(f"{path}: --skip-rows needs a text or a sheet")
+
+
+def _joined(name):
+    """A name of a column as a text; names of several levels are joined."""
+    return " ".join(map(str, name)).strip() if isinstance(name, tuple) else str(name)
+
+
+def _converted(path, frame, reading, decimal, texts):
+    """A frame whose texts of numbers are numbers, and whose vectors are columns."""
+    from pandas import DataFrame
+
+    columns, read = {}, []
+    for name, column in frame.items():
+        values = vectors_of(column) if column.dtype.kind == "O" else None
+        if values is not None:
+            width = values.shape[1]
+            names = [f"{name}[{k}]" for k in range(width)]
+            columns |= dict(zip(names, values.T, strict=True))
+            reading.form.append(f"{name} read as {width} numbers")
+            continue
+        if is_nested(column):
+            reading.leave_out([name], NESTED)
+            continue
+        columns[name] = column
+        if name.lower() in texts or not is_text(column):
+            continue
+        try:
+            usual = _point_of(path, frame)
+            found = numbers_of_texts(column, decimal, usual)
+        except ValueError as error:
+            raise ValueError(f"{path}: found {error}, in column {name!r}") from error
+        if found is None:
+            continue
+        columns[name], percent = found
+        reading.percents += [name] * percent
+        if column.str.contains(r"[^\d.eE+-]").any():
+            k = column.first_valid_index()
+            read.append(f"{name} ({column[k]!r} is {columns[name][k]:g})")
+    if read:
+        more = f" and {len(read) - 3} more" if len(read) > 3 else ""
+        reading.form.append(f"texts read as numbers: {', '.join(read[:3])}{more}")
+    return DataFrame(columns, index=frame.index)
+
+
+def _point_of(path, frame):
+    """A decimal point if other columns of a text have one, else None."""
+    fractions = frame.select_dtypes("float").mod(1).gt(0).any(axis=None)
+    return "." if fractions or path.kind not in SEPARATORS else None
+
+
+def _text(path, options, texts):
+    """The frame of a text, notes on how it was read, and its decimal mark."""
+    from pandas import read_csv
+    from pandas.errors import ParserWarning
+
+    with readable(path, path.kind):
+        form, widths, notes = _form(path, options)
+    form |= {"na_values": MISSING, "compression": path.compression}
+    form |= {"skiprows": options.skip_rows, "index_col": False}
+    if len(form["sep"]) > 1 and form["sep"] != r"\s+":
+        form["engine"] = "python"
+    else:
+        form["low_memory"] = False  # a type for all rows of a column
+    width = max(widths, default=0)
+    if not width:
+        raise ValueError(f"{path}: expected a table, found no lines")
+    with readable(path, path.kind):
+        head = read_csv(
+            path.source(),
+            header=None,
+            names=range(width),
+            nrows=FIRST_LINES,
+            dtype=str,
+            **form,
+        )
+    names, n_rows = names_of_columns(path, head, form["decimal"], notes, widths[0])
+    types = {name: str for name in names if name.lower() in texts}
+    first = {"header": None if n_rows == 0 else n_rows - 1, "names": names}
+    with readable(path, path.kind), warnings.catch_warnings():
+        # cells beyond the names would be lost
+        warnings.simplefilter("error", ParserWarning)
+        try:
+            frame = read_csv(path.source(), dtype=types, **first, **form)
+        except UnicodeDecodeError:
+            form["encoding"] = "cp1252"
+            notes.append("in the encoding cp1252 of Windows")
+            frame = read_csv(path.source(), dtype=types, **first, **form)
+    known = form["decimal"] if options.decimal or form["decimal"] == "," else None
+    return frame, notes, known
+
+
+def _sheet(path, options, texts):
+    """The frame of a sheet, and notes on how it was read."""
+    from pandas import ExcelFile
+
+    with readable(path, path.kind), ExcelFile(path.source()) as book:
+        sheets = list(book.sheet_names)
+        chosen = options.sheet if options.sheet is not None else sheets[0]
+        if chosen not in sheets:
+            number = int(chosen) if chosen.isdecimal() else 0
+            chosen = sheets[number - 1] if 0 < number <= len(sheets) else None
+        if chosen is not None:
+            whole = book.parse(chosen, header=None, skiprows=options.skip_rows)
+    if chosen is None:
+        raise ValueError(
+            f"{path}: --sheet must be a name or a number of {short(sheets)}, got "
+            f"{options.sheet!r}"
+        )
+    others = [sheet for sheet in sheets if sheet != chosen]
+    notes = [f"sheet {chosen!r} of {len(sheets)}"] * bool(others)
+    notes += [f"--sheet reads another, {short(others)}"] * bool(
+        others and options.sheet is None
+    )
+    whole = whole.dropna(how="all").reset_index(drop=True)
+    if not whole.size:
+        raise ValueError(f"{path}: expected a table, found an empty sheet {chosen!r}")
+    head = whole.head(FIRST_LINES)
+    head = head.astype(object).where(head.isna(), head.astype(str))
+    names, n_rows = names_of_columns(path, head, ".", notes, whole.shape[1])
+    frame = whole.iloc[n_rows:].reset_index(drop=True).infer_objects()
+    frame.columns = names
+    for name in names:
+        if name.lower() in texts:
+            known = frame[name].notna()
+            frame[name] = frame[name].astype(str).where(known)
     return frame, notes
 
 
-def _named(path, kind, read, decimal, texts):
-    """A frame with the names of its first row, or numbers as names if it is data."""
-    from pandas.errors import EmptyDataError
-
-    with readable(path, kind):
-        row = read(path.source(), header=None, nrows=1, dtype=str).iloc[0]
-        extra = 0
-        with suppress(EmptyDataError):  # of a file without numbers
-            below = read(path.source(), header=None, skiprows=1, nrows=1)
-            extra = below.shape[1] - len(row)
-        named = [name for name in row.dropna() if name.lower() in texts]
-        frame = read(path.source(), dtype=dict.fromkeys(named, str))
-    if not _is_data(path, row, decimal, frame):
-        _check_names(path, row, extra)
-        return frame
-    with readable(path, kind):
-        return read(path.source(), header=None).rename(columns=lambda k: str(k + 1))
-
-
-@contextmanager
-def readable(path, kind):
-    """Whatever the packages that read a file raise becomes a ValueError with the path,
-    which names the package if it is missing."""
-    try:
-        yield
-    except MemoryError as error:
-        raise ValueError(
-            f"{path}: expected a table that fits in memory ({error or 'none is left'})"
-        ) from error
-    except Exception as error:
-        reason = f"pandas cannot read it ({' '.join(str(error).split())})"
-        if isinstance(error, ImportError) and kind in PACKAGES:
-            reason = (
-                f'{kind} files need {PACKAGES[kind]}: pip install "sk_stormc[files]"'
-            )
-        raise ValueError(f"{path}: {reason}") from error
-
-
-def _form(path, kind, options):
+def _form(path, options):
     """The separator, the decimal mark and the encoding of a text, from the options or
-    from its first lines, and a note if these are not the usual ones."""
+    from its first lines; the numbers of cells of these; and a note if the marks are not
+    the usual ones."""
     from pandas import Series
 
-    head = _first_lines(path, options.sep or SEPARATORS[kind])
-    encoding = "utf-8-sig"
+    head = _first_lines(path, options)
+    joined, encoding = b"".join(head), "utf-8-sig"
+    if joined[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        encoding = "utf-16"
     try:
-        text = b"".join(head).decode(encoding)
+        text = joined[: len(joined) // 2 * 2 if encoding == "utf-16" else None]
+        text = text.decode(encoding)
     except UnicodeDecodeError:
         encoding = "cp1252"
-        text = b"".join(head).decode(encoding, errors="replace")
-    lines = Series([line for line in text.splitlines() if line.strip()], dtype=object)
-    usual = sep = SEPARATORS[kind]
-    for mark in ";|\t" if kind == ".csv" else ";":  # as often in each line
+        text = joined.decode(encoding, errors="replace")
+    lines = [line for line in text.splitlines()[options.skip_rows :] if line.strip()]
+    # separators in quotes separate nothing
+    lines = Series(lines, dtype=object).str.replace('"[^"]*"', _hidden, regex=True)
+    usual = sep = SEPARATORS[path.kind]
+    marks = ";|\t" if path.kind == ".csv" else ";"
+    if encoding == "utf-16":  # Excel's "Unicode text" has tabs
+        marks += "\t"
+    for mark in marks:  # as often in each line
         counts = lines.str.count(re.escape(mark))
         sep = mark if len(lines) and counts.min() == counts.max() > 0 else sep
     # -0,5 and 1,05 are numbers, and not two columns
     one_comma = lines.str.fullmatch(r"[+-]?\d+,\d+(e-?\d+)?").all()
     sep = ";" if one_comma and lines.str.contains(r"^-0,|,0\d").any() else sep
     sep = options.sep or sep
-    cells = lines.str.split(sep).explode().str.strip('" ')
-    # 1,234 may be a thousand
-    commas = sep != "," and cells.str.fullmatch(r"[+-]?\d*,(\d{1,2}|\d{4,})").any()
-    commas = commas and not cells.str.fullmatch(r"[+-]?\d*\.\d+").any()
-    # 1.234 beside 567 may be one too, and is refused with a decimal comma
-    dotted = cells[cells.str.fullmatch(r"[+-]?\d+\.[\d.]+", na=False)]
-    thousands = dotted.str.fullmatch(r"[+-]?[1-9]\d{0,2}(\.\d{3})+").all()
-    whole = cells.str.fullmatch(r"[+-]?\d{1,3}").any()
-    commas = commas or (sep == ";" and len(dotted) and thousands and whole)
-    decimal = options.decimal or ("," if commas else ".")
+    cells = lines.str.strip().str.split(sep).explode().str.strip(' "')
+    decimal = options.decimal or _decimal(cells, sep)
     # eight bytes for each number, which pandas keeps twice while it reads
-    cells_per_byte = len(cells) / max(sum(map(len, head)), 1)
+    cells_per_byte = len(cells) / max(len(joined), 1)
     path.check_fits(16 * cells_per_byte * path.size())
     found = [f"--sep {sep!r}"] * (options.sep is None and sep != usual)
     found += ["--decimal ,"] * (options.decimal is None and decimal == ",")
-    notes = (f"read with {' '.join(found)}",) * bool(found)
-    notes += ("in the encoding cp1252 of Windows",) * (encoding == "cp1252")
-    return {"sep": sep, "decimal": decimal, "encoding": encoding}, notes
+    notes = [f"read with {' '.join(found)}"] * bool(found)
+    names = {"cp1252": "cp1252 of Windows", "utf-16": "UTF-16"}
+    notes += [f"in the encoding {names.get(encoding)}"] * (encoding in names)
+    widths = lines.str.strip(" ").str.split(sep).str.len() if len(lines) else []
+    form = {"sep": sep, "decimal": decimal, "encoding": encoding}
+    return form, list(widths), notes
 
 
-def _first_lines(path, separator):
+def _hidden(match):
+    """A quoted cell of as many characters, of which none separates, but a number stays
+    one."""
+    quoted = match[0]
+    return quoted if re.fullmatch(r'"[\d.+-]*"', quoted) else "q" * len(quoted)
+
+
+def _decimal(cells, sep):
+    """The decimal mark of the cells of a text."""
+    # 1,234 may be a thousand
+    commas = sep != "," and cells.str.fullmatch(r"[+-]?\d*,(\d{1,2}|\d{4,})").any()
+    commas = commas and not cells.str.fullmatch(r"[+-]?\d*\.\d+").any()
+    if sep == ";" and not commas:
+        dotted = cells[cells.str.fullmatch(r"[+-]?\d+\.[\d.]+", na=False)]
+        thousands = dotted.str.fullmatch(r"[+-]?[1-9]\d{0,2}(\.\d{3})+").all()
+        if len(dotted) and thousands and cells.str.fullmatch(r"[+-]?\d{1,3}").any():
+            raise ValueError(
+                f"it has numbers such as {dotted.iloc[0]} beside semicolons, which may "
+                "be thousands; --decimal says which decimal mark the file has"
+            )
+    return "," if commas else "."
+
+
+def _first_lines(path, options):
     """The first lines of a text, as bytes. Those of a very wide table are refused,
     since pandas would read them for minutes."""
     opened = gzip.open if path.compression else open
     source = path.source()
+    separator = (options.sep or SEPARATORS[path.kind]).encode()
     with source if path.content is not None else opened(source, "rb") as file:
         head = [file.readline(MOST_BYTES)]
-        columns = len(re.findall(separator.encode(), head[0]))
+        columns = len(re.findall(separator, head[0]))
         if columns > MOST_COLUMNS or len(head[0]) == MOST_BYTES:
             raise ValueError(
                 f"a text may have {MOST_COLUMNS:,} columns, and its header has more. A "
                 "table has a row for each point or period; a .npy file may be wider"
             )
-        return head + list(islice(file, FIRST_LINES - 1))
-
-
-def _check_names(path, row, extra):
-    """Raise a ValueError if there are ``extra`` columns without names, other than one
-    of names of rows, or if two names are equal."""
-    if extra > 1 or (extra == 1 and (len(row) == 1 or str(row[0]).lower() in INDEX)):
-        raise ValueError(
-            f"{path}: expected names of all columns, in columns separated by "
-            f"{SEPARATED}, found {len(row)} names above {len(row) + extra} columns"
-        )
-    twice = row[row.duplicated() & row.notna()].tolist()
-    if twice:
-        raise ValueError(
-            f"{path}: expected names that differ, found {twice[0]!r} twice"
-        )
-
-
-def _is_data(path, row, decimal, below):
-    """Whether a first row, as text, has a number or a date, and then numbers, of which
-    some may be missing.
-
-    The names of the columns below it do not tell, because pandas renames equal ones.
-    """
-    from pandas import isna, to_numeric
-
-    row = row.str.replace(decimal, ".", regex=False)
-    first, others = row.iloc[0], row.iloc[1:].dropna()
-    if len(row) == 1 and not is_number(first):
-        return False
-    if to_numeric(others, errors="coerce").isna().any() or len(row) > 1 > len(others):
-        return False
-    if isna(first):
-        # names that are numbers, beside an index without a name, have no decimal point
-        return bool(others.str.contains(".", regex=False).any())
-    if row.is_unique and row.str.fullmatch(r"\d+", na=False).all():
-        # data, or names that are numbers?
-        dates = row.str.fullmatch(DATE)
-        fractions = (below.select_dtypes("number") % 1 > 0).any(axis=None)
-        counts = len(row) > 1 and (np.diff(row.astype(float)) == 1).all()
-        if counts or (fractions and (dates.all() or not dates.iloc[0])):
-            raise ValueError(
-                f"{path}: expected names in the first row, such as 'a{first}', or "
-                f"numbers, such as {first}.0, found {', '.join(row[:3])}, which may "
-                "be either"
-            )
-    return any(map(str.isdigit, first))
+        return head + list(islice(file, FIRST_LINES + options.skip_rows - 1))
 
 
 def without(path, frame, names):
@@ -351,8 +360,8 @@ def numbers(path, frame, remedy="".format):
             )
     if not frame.size:
         raise ValueError(
-            f"{path}: expected a column of numbers for each asset, separated by "
-            f"{SEPARATED}, found none"
+            f"{path}: expected rows and columns of numbers, separated by {SEPARATED}, "
+            "found none"
         )
     return frame.to_numpy(float, na_value=np.nan)
 
@@ -368,15 +377,6 @@ def refuse_missing(path, missing, names, row, remedy, dates=None):
         f"{missing[:, j].sum()} missing or infinite of "
         f"{len(missing)} (the first is {row} {first + 1}{date}); {remedy}"
     )
-
-
-def is_number(cell):
-    """Whether a cell is a number, or a text of one."""
-    try:
-        float(cell)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def are_dates(labels):
@@ -413,3 +413,22 @@ def identifiers(frame):
         return (text or column.dtype.kind in "iu") and column.is_unique
 
     return [name for name, column in frame.items() if identifies(column)]
+
+
+def total_row(values):
+    """Whether the last row has the sums or the means of the others, in two columns at
+    least; as a word, or None."""
+    values = np.asarray(values, dtype=float)
+    if len(values) < 4 or values.shape[1] < 2:
+        return None
+    others, last = values[:-1], values[-1]
+    size = 1e-6 * np.abs(others).sum(axis=0)
+    sums = np.nansum(others, axis=0)
+    for word, total, close in (
+        ("sums", sums, size),
+        ("means", sums / len(others), size / len(others)),
+    ):
+        # zeros everywhere would be both
+        if (np.abs(last - total) <= close).all() and (size > 0).sum() > 1:
+            return word
+    return None

@@ -10,6 +10,7 @@ from sk_stormc.datasets.french import fetch_french_portfolios
 from sk_stormc.datasets.gaussian_returns import make_gaussian_returns
 from sk_stormc.datasets.markov import MarkovRewardProcess, make_bellman_problem
 from sk_stormc.datasets.moments import returns_from_moments
+from sk_stormc.datasets.prices import returns_from_prices
 from sk_stormc.datasets.recorded import (
     transitions_from_arrays,
     transitions_from_episodes,
@@ -23,6 +24,7 @@ __all__ = [
     "make_bellman_problem",
     "make_gaussian_returns",
     "returns_from_moments",
+    "returns_from_prices",
     "transitions_from_arrays",
     "transitions_from_episodes",
 ]

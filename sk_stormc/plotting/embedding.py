@@ -298,9 +298,60 @@ class EmbeddingDisplay:
         from sk_stormc.plotting.interactive import html_page
 
         check_text("title", title)
-        page = html_page(self, hover, title)
+        page = html_page({"": self}, hover, title)
         with atomically(path) as file:
             file.write(page.encode("utf-8"))
+
+    def islands(self, X: Any) -> list[dict]:
+        """What the points on each island of the map have in common.
+
+        An island is a connected group of points with at least 10 of them, and 1 % of
+        all. Distances between islands have little meaning.
+
+        Parameters
+        ----------
+        X : data frame or array-like of shape (n_points, n_columns)
+            What is known about the points of the embedding, such as the data of the
+            fit: numbers, texts and categories, also with missing values.
+
+        Returns
+        -------
+        list of dict
+            A row for each island, the largest first, and for each of the three columns
+            in which it differs most from the other points, in units of the column's
+            standard deviation. "here" and "elsewhere" are means of numbers, or the
+            share of the category that differs most. ``pandas.DataFrame(rows)`` is a
+            table. It is empty if all points are on one island.
+
+        Raises
+        ------
+        ValueError
+            If X has another number of rows, or the embedding has another number of
+            components than two.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sk_stormc.plotting import EmbeddingDisplay
+        >>> points = np.random.default_rng(0).normal(size=(200, 2))
+        >>> points[:80] += 20
+        >>> table = np.arange(200)[:, None] < 80
+        >>> EmbeddingDisplay(points).islands(table)[0]["elsewhere"]
+        '1'
+        """
+        from sk_stormc.plotting.map_islands import describe_islands
+
+        Z = finite_points("embedding", self.embedding)
+        if Z.shape[1] != 2:
+            raise ValueError(
+                f"embedding must have two components to have islands, got {Z.shape[1]}"
+            )
+        if np.ndim(X) != 2 or len(X) != len(Z):
+            raise ValueError(
+                f"X must be a table with a row for each of {len(Z)} points, got shape "
+                f"{np.shape(X)}"
+            )
+        return describe_islands(Z, X)
 
     def checked(self, known: dict | None = None) -> tuple[FloatArray, int, PointColors]:
         """The points, old and new; the number of old ones; and the colours of all.

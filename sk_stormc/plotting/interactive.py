@@ -64,10 +64,15 @@ addEventListener("resize", arrange);
 """
 
 
-def html_page(display: Any, hover: Any = None, title: str = "") -> str:
-    """The text of an interactive page of an `EmbeddingDisplay`, which needs no
-    network."""
-    figure = interactive_figure(display, hover)
+def html_page(displays: dict[str, Any], hover: Any = None, title: str = "") -> str:
+    """The text of an interactive page of displays of embeddings, which needs no
+    network. A menu chooses one of several."""
+    figures = {
+        name: interactive_figure(display, hover) for name, display in displays.items()
+    }
+    figure = next(iter(figures.values()))
+    if len(figures) > 1:
+        figure = _with_menu(figures)
     if title:
         heading = {"text": html.escape(title)}
         figure.update_layout(title=heading, margin={"t": 60})
@@ -129,6 +134,36 @@ def _scale_columns(colors, label):
     ]
     title = html.escape(colors.title(label) or "value")
     return [(title, np.array(texts, dtype=object))]
+
+
+def _with_menu(figures):
+    """One figure of several, and a menu that chooses which of them is shown."""
+    import plotly.graph_objects as go
+
+    traces = [(name, trace) for name, one in figures.items() for trace in one.data]
+    first = next(iter(figures))
+    figure = go.Figure(layout=figures[first].layout)
+    for name, trace in traces:
+        figure.add_trace(trace)
+        figure.data[-1].visible = name == first
+    buttons = [
+        {
+            "label": html.escape(name),
+            "method": "update",
+            "args": [
+                {"visible": [owner == name for owner, _ in traces]},
+                {
+                    "legend.title.text": one.layout.legend.title.text or "",
+                    "annotations": [
+                        note.to_plotly_json() for note in one.layout.annotations
+                    ],
+                },
+            ],
+        }
+        for name, one in figures.items()
+    ]
+    menu = {"buttons": buttons, "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom"}
+    return figure.update_layout(updatemenus=[menu], margin={"t": 60})
 
 
 def _groups(colors, rows, palette, label):

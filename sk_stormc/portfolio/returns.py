@@ -136,6 +136,7 @@ class Returns:
             table.check_finite()
         if counts is not None:
             check_direction(table.index, counts, name)
+            _refuse_dates_twice(table.index, name)
         if sample_weight is not None:
             check_row_labels({"X": X, "sample_weight": sample_weight})
             table.sample_weight = row_weights(
@@ -360,6 +361,23 @@ def check_direction(index, counts, name="X"):
             "and numbers. Convert texts by pandas.to_datetime before"
         )
     return direction
+
+
+def _refuse_dates_twice(index, name):
+    """Raise a ValueError if dates occur twice, as when the last ones were appended to a
+    file again."""
+    # integers may begin again in each part of a table
+    if index is None or index.is_unique or direction_of(index) is None:
+        return
+    index = index.dropna() if index.nlevels == 1 else index
+    if index.is_unique or index.inferred_type in ("integer", "floating"):
+        return
+    twice = index[index.duplicated()].unique()
+    raise ValueError(
+        f"{name} must have each date once, got {len(twice)} of them more than once, "
+        f"such as {', '.join(map(as_text, twice[:3]))}. X[~X.index.duplicated()] keeps "
+        "the first row of each, and X.reset_index(drop=True) all, without dates"
+    )
 
 
 def check_partitions(X):

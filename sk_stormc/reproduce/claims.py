@@ -142,6 +142,10 @@ class Claim:
     theory: bool = (
         False  # whether it is a statement about all problems, of which one is tested
     )
+    # for a comparison of methods, whether it holds at the published constants, and the
+    # numbers, from the comparisons of an experiment by case
+    published: Callable | None = None
+    experiment: str = ""
 
 
 def name_of(label):
@@ -154,22 +158,29 @@ def _compared(experiment, others, text, rule):
     """A claim that STORM-C is better than other methods, by a rule for its final gaps
     and those of the others."""
 
+    def compare(results, part):
+        holds, cases = True, []
+        for case, comparison in results.compared[experiment, part].items():
+            ends = {
+                method: results.ends(experiment, comparison, method)
+                for method in comparison.runs
+            }
+            medians = {method: np.median(end) for method, end in ends.items()}
+            theirs = [method for method in ends if method.startswith(others)]
+            holds &= rule(ends[STORM], [ends[method] for method in theirs])
+            best = min(theirs, key=medians.get)
+            ours, least = _number(medians[STORM]), _number(medians[best])
+            cases.append(f"{case}: {ours} against {least} ({name_of(best)})")
+        return holds, "; ".join(cases)
+
+    def published(compared):
+        return compare(Results({(experiment, "published"): compared}), "published")
+
     def decide(results):
-        holds, numbers = dict.fromkeys(PARTS, True), []
+        holds, numbers = {}, []
         for part in PARTS:
-            cases = []
-            for case, comparison in results.compared[experiment, part].items():
-                ends = {
-                    method: results.ends(experiment, comparison, method)
-                    for method in comparison.runs
-                }
-                medians = {method: np.median(end) for method, end in ends.items()}
-                theirs = [method for method in ends if method.startswith(others)]
-                holds[part] &= rule(ends[STORM], [ends[method] for method in theirs])
-                best = min(theirs, key=medians.get)
-                ours, least = _number(medians[STORM]), _number(medians[best])
-                cases.append(f"{case}: {ours} against {least} ({name_of(best)})")
-            numbers.append(f"{part.capitalize()} - {'; '.join(cases)}.")
+            holds[part], cases = compare(results, part)
+            numbers.append(f"{part.capitalize()} - {cases}.")
         at_end = any(
             results.tuned[case, STORM][0].at_end
             for case in results.compared[experiment, "tuned"]
@@ -180,8 +191,24 @@ def _compared(experiment, others, text, rule):
     *first, last = map(NAMES.get, others)
     text = f"At equal oracle calls STORM-C {text} {', '.join(first)} and {last}."
     return Claim(
-        f"{METHOD_EXPERIMENTS[experiment].LABELS.title} experiment", text, decide
+        f"{METHOD_EXPERIMENTS[experiment].LABELS.title} experiment",
+        text,
+        decide,
+        published=published,
+        experiment=experiment,
     )
+
+
+def published_verdicts(experiment, compared):
+    """A line for each claim about an experiment, decided by comparisons at the published
+    constants alone."""
+    lines = []
+    for claim in CLAIMS:
+        if claim.experiment == experiment:
+            holds, numbers = claim.published(compared)
+            word = "confirmed at the published constants" if holds else NOT_CONFIRMED
+            lines.append(f"{word}: {claim.text} {numbers}.")
+    return lines
 
 
 def _simpler(results):

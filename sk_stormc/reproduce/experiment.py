@@ -138,13 +138,15 @@ def summarize(results, passes=True):
         "seconds": "{seconds_median:.3f}",
     }
     legend = [
+        "IFO: calls of an oracle that evaluates one sample. Phi - Phi*: the gap at the "
+        "end. |grad Phi|: the exact gradient there.",
         "passes to 1e-3: IFO to a relative gap of 1e-3, in passes of 2 n_inner + "
         "n_outer IFO; - where never.",
         "seconds: of minimize() with its record of Phi once a pass; the exact "
         "gradients are not in them.",
     ]
     if not passes:
-        del columns["passes to 1e-3"], legend[0]
+        del columns["passes to 1e-3"], legend[1]
     rows = [
         {"case": case, "gap": row["gap_median"] * comparison.scale, **row}
         for case, comparison in results.items()

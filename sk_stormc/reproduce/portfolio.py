@@ -107,12 +107,28 @@ def report(args):
         about = "generated Gaussian returns of shape (2000, 200)"
     else:
         read = read_returns(args.data, args.drop_missing, args.unit, args)
-        sets, about = {Path(args.data).stem: read.values}, read.line()
+        sets, about = (
+            {Path(args.data).stem: read.values},
+            "\n".join(read.reading.lines()),
+        )
         lines.append(
             "The published step sizes were tuned for the paper's Gaussian data (size "
             "4), not for these."
         )
     results = run_command(cases(args.methods, sets), args.ifo, args.seeds)
-    show_results(
-        results, args.out, f"{about}; x_0 = ones.", *lines, "", summarize(results)
-    )
+    texts = [*lines, "", summarize(results), *_verdicts(results, args.data is None)]
+    show_results(results, args.out, f"{about}\nx_0 = ones.", *texts)
+
+
+def _verdicts(results, is_generated):
+    """Lines on the paper's claims about this experiment, if its data and methods are
+    the paper's, and on how to cite it."""
+    # claims are about all experiments, of which this is one
+    from sk_stormc.reproduce.claims import published_verdicts
+
+    methods = set.intersection(*(set(each.runs) for each in results.values()))
+    lines = ["", "Cite: Yuan and Hu (2020), arXiv:2006.01688; CITATION.cff has both."]
+    if not is_generated or not methods >= set(PUBLISHED):
+        return lines
+    why = "Claims of the paper, by the rule of `reproduce all`, which also tunes:"
+    return ["", why, *published_verdicts("portfolio", results), *lines]

@@ -236,9 +236,9 @@ def report(args):
         )
     else:
         points = read_points(args.data, options=args)
-        X, labels = points.X, points.labels
+        X, labels = points.X, points.label
         y = None if labels is None else np.unique(labels, return_inverse=True)[1]
-        about = f"{args.data}: points of shape {X.shape}"
+        about = "\n".join(points.reading.lines())
     comparison, plane = (
         run_command(cases(args.methods, X, d, args.ifo), args.ifo, n_seeds)[f"d = {d}"]
         for d, n_seeds in ((DIMENSION, args.seeds), (2, 1))

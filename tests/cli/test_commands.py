@@ -165,8 +165,7 @@ def test_a_map_of_standardized_columns(capsys):
     )
     np.testing.assert_allclose(points, expected, atol=0.1 * np.ptp(expected))
     for args, message in (
-        ([], "--out"),
-        (["--out", "map.bmp"], "expected a .png, .pdf, .svg, .html, .csv file"),
+        (["--out", "map.bmp"], "expected a .png, .pdf, .svg, .html, .csv, .h5ad file"),
     ):
         with pytest.raises(SystemExit, match="^2$"):
             main(["map", "--data", "iris.npy", *args])
@@ -198,7 +197,7 @@ def test_a_map_of_a_mixed_table(capsys, mixed_tables):
     assert main([*args, "map.csv", "--mixed", "--new", "new.csv"]) == 0
     out = capsys.readouterr().out
     assert (
-        "mixed.csv: 40 points, 4 columns, labels" in out
+        "40 points, 4 columns, labels: size, colour, since, weight" in out
         and "new.csv: 2 new points" in out
     )
     frame = pd.read_csv("mixed.csv").drop(columns=["id", "label"])
@@ -318,7 +317,7 @@ def test_a_comparison_of_solvers(capsys, tmp_path):
     ]
     assert main(args) == 0
     out = capsys.readouterr().out
-    assert "300 periods, 4 assets, no dates, unit: " in out and re.search(
+    assert "300 periods, 4 assets: 1, 2, 3, 4\nno dates, unit: " in out and re.search(
         r"^storm-c .*converged", out, re.MULTILINE
     )
     with open("here/compare.csv", newline="", encoding="utf-8") as file:

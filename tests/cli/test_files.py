@@ -53,12 +53,7 @@ def command(capsys, *args):
     code = main(["portfolio", "--data", *args, "--out", "weights.csv"])
     out, err = capsys.readouterr()
     if code:
-        assert (
-            code == 2
-            and not out
-            and err.count("error: ") == 1
-            and "Traceback" not in err
-        )
+        assert code == 2 and err.count("error: ") == 1 and "Traceback" not in err
         return None, out, err
     with open("weights.csv", encoding="utf-8") as file:
         return (
@@ -98,9 +93,11 @@ def test_text_with_and_without_names_and_dates(index, header):
     assert header is None or found.names == header.split(",")
     assert (found.dates is None) == (index is None)
     span = "no dates" if index is None else f"{index[0]} to {index[-1]}"
-    assert (
-        found.line() == f"a.csv: 60 periods, 3 assets, {span}, unit: percent (guessed)"
-    )
+    lines = found.reading.lines()
+    columns = 3 + (index is not None)
+    assert lines[0] == f"a.csv: 60 rows x {columns} columns"
+    assert lines[1].startswith(f"60 periods, 3 assets: {', '.join(found.names)}")
+    assert lines[-1].startswith(f"{span}, unit: percent (guessed)")
 
 
 def test_first_rows_that_look_like_headers():
@@ -149,10 +146,11 @@ def test_arrays():
     np.testing.assert_array_equal(read_returns("b.npz").values, RETURNS.astype("f4"))
     basis_points = read_returns("d.npz")
     np.testing.assert_allclose(basis_points.values, RETURNS / 100)
-    assert (
-        basis_points.line()
-        == "d.npz: 60 periods, 3 assets, no dates, basis-points divided by 10,000"
-    )
+    assert basis_points.reading.lines() == [
+        "d.npz: 60 rows x 3 columns",
+        "60 periods, 3 assets: 1, 2, 3",
+        "no dates, unit: basis-points, basis-points divided by 10,000",
+    ]
     with pytest.raises(
         ValueError, match="d.npz: --unit must not be 'percent', since 'returns_bp' has"
     ):
@@ -194,8 +192,8 @@ def test_without_pandas(monkeypatch):
             "1,2",
             "expected a file named .npz, .npy, .csv, .tsv, .txt, .*or .xls",
         ),
-        ("a.csv", "", "pandas cannot read it"),
-        ("a.csv", "A,B\n", "expected a column of numbers|expected numbers"),
+        ("a.csv", "", "expected a table, found no lines"),
+        ("a.csv", "A,B\n", "expected rows and columns of numbers|expected numbers"),
         (
             "a.csv",
             "A,B\n1,2\n3,four\n",
@@ -286,7 +284,7 @@ def test_missing_values():
     np.testing.assert_array_equal(found.values, np.delete(RETURNS, [0, 7], axis=0))
     assert (
         found.dates[0] == DAYS[1]
-        and found.notes[0] == "2 periods with missing values dropped"
+        and "2 periods with missing values dropped" in found.reading.facts
     )
     rows[:, 0] = np.nan
     with pytest.raises(ValueError, match="in each period one is missing"):
@@ -302,8 +300,8 @@ def test_points():
     for name in ("a.npz", "c.csv"):
         points = read_points(name)
         np.testing.assert_array_equal(points.X, X)
-        np.testing.assert_array_equal(points.labels, letters)
-    assert read_points("b.npz").labels is None
+        np.testing.assert_array_equal(points.label, letters)
+    assert read_points("b.npz").label is None
     for arrays, message in (
         ({"p": X, "q": X}, "one two-dimensional"),
         ({"X": X, "y": [1]}, "expected y of shape"),
@@ -354,7 +352,7 @@ def test_labels_of_points_that_begin_with_a_zero(header, texts, labels, kind):
     ]
     Path("a.csv").write_text("\n".join([f"p,{header},q", *lines]), encoding="utf-8")
     points = read_points("a.csv")
-    found = points.labels
+    found = points.label
     np.testing.assert_array_equal(points.X, RETURNS[: len(lines), :2])
     assert list(map(str, found)) == 4 * labels.split() and found.dtype.kind == kind
 
@@ -463,7 +461,7 @@ def test_prices_are_refused(capsys):
     assert (
         "mine.csv: expected returns, but" in err
         and "file of prices" in err
-        and "pct_change" in err
+        and "--prices converts them" in err
     )
     assert main(["reproduce", "portfolio", "--data", name]) == 2
     assert "--unit" in capsys.readouterr().err

@@ -223,7 +223,8 @@ def test_results_are_written_before_they_are_printed(monkeypatch):
     args = [*map(str, PORTFOLIO), "--out", "w.csv"]
 
     def closed(*args, **kwargs):
-        raise BrokenPipeError
+        if Path("w.csv").exists():
+            raise BrokenPipeError
 
     monkeypatch.setattr("builtins.print", closed)
     with pytest.raises(BrokenPipeError):
@@ -258,14 +259,14 @@ def test_directories_and_names_with_marks(capsys):
         for name in ("b?.csv", "b*.csv"):
             RETURNS.to_csv(name, index=False)
             assert main(["portfolio", "--data", name]) == 0
-            assert f"{name}: 60 periods, 3 assets" in capsys.readouterr().out
+            assert f"{name}: 60 rows x 3 columns" in capsys.readouterr().out
 
 
 @posix
 def test_a_table_that_does_not_fit_in_memory(capsys, monkeypatch):
     with gzip.open("big.csv.gz", "wb") as file:
         file.write(b"a,b\n" + b"0,1\n" * 200_000)
-    monkeypatch.setattr("sk_stormc.cli.table_files.machine_memory", lambda: 5e6)
+    monkeypatch.setattr("sk_stormc.cli.data_files.machine_memory", lambda: 5e6)
     monkeypatch.setattr(pd, "read_csv", lambda *args, **kw: pytest.fail("read"))
     assert main(["portfolio", "--data", "big.csv.gz"]) == 2
     err = capsys.readouterr().err

@@ -53,7 +53,14 @@ WITHOUT_CASE = {
         "has no arguments that could be wrong",
     ),
     **dict.fromkeys(
-        ("ComparedRun", "SolverResult", "PolicyValue", "Identity", "InUnit"),
+        (
+            "ComparedRun",
+            "SolverResult",
+            "PolicyValue",
+            "WholeShares",
+            "Identity",
+            "InUnit",
+        ),
         "made by the package",
     ),
     **dict.fromkeys(
@@ -804,6 +811,13 @@ DATA = {
             "next_observations": NEXT,
         },
         {"timeouts": "None", "next_observations": "None"},
+    ),
+    "returns_from_prices": Case(
+        datasets.returns_from_prices, {"prices": 1.0 + np.abs(RETURNS)}
+    ),
+    "whole_shares": Case(
+        sk.whole_shares,
+        {"weights": [0.5, 0.5], "prices": [3.0, 7.0], "capital": 100.0},
     ),
     "returns_from_moments": Case(
         datasets.returns_from_moments,
