@@ -407,7 +407,8 @@ def looks_like_prices(returns):
     """
     X = np.asarray(returns[:1000], dtype=float)  # enough to recognise them
     n = len(X)
-    if n < 15:  # returns could look like prices by chance
+    # few returns could look like prices by chance; the others raise an error later
+    if n < 15 or not np.isfinite(X).all():
         return False
     largest = np.abs(X).max(axis=0)
     # the squares of very large numbers overflow
