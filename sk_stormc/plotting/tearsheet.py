@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.dates import ConciseDateFormatter
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
 from matplotlib.ticker import PercentFormatter
 
 from sk_stormc.plotting._style import (
@@ -18,7 +18,7 @@ from sk_stormc.plotting._style import (
     shortened,
     write_literally,
 )
-from sk_stormc.plotting.walk_forward import is_walk, positions
+from sk_stormc.plotting.walk_forward import checked_returns, is_walk, positions
 from sk_stormc.portfolio.performance import (
     BENCHMARK,
     EQUAL,
@@ -28,7 +28,7 @@ from sk_stormc.portfolio.performance import (
     statistics_of,
 )
 from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import short
+from sk_stormc.utils.validation import check_number, short
 
 AS_NUMBERS = ("Sharpe ratio", "Sortino ratio", "Calmar ratio", "beta")
 MONTHS = [
@@ -168,10 +168,18 @@ class TearsheetDisplay:
         Returns
         -------
         self : TearsheetDisplay
+
+        Raises
+        ------
+        ValueError
+            If returns are not finite or have different lengths.
         """
-        returns = {
-            name: np.asarray(values, float) for name, values in self.returns.items()
-        }
+        if not (figure is None or isinstance(figure, FigureBase)):
+            raise ValueError(
+                f"figure must be a matplotlib figure or None, got {short(figure)}"
+            )
+        check_number("periods_per_year", self.periods_per_year, low=0, inclusive=False)
+        returns = checked_returns(self.returns)
         name, own = next(iter(returns.items()))
         dates = positions(self.dates, len(own))
         if figure is None:

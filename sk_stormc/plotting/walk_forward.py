@@ -286,14 +286,8 @@ class WalkForwardDisplay:
         if is_table(returns):
             names = map(str, columns_of(returns))
             returns = {name: column(returns, k) for k, name in enumerate(names)}
-        returns = _by_portfolio("returns", returns, at_least=1)
+        returns = checked_returns(returns)
         n = next(iter(returns.values())).size
-        for name, values in returns.items():
-            if values.shape != (n,) or not n or not all_finite(values):
-                raise ValueError(
-                    "returns must be finite vectors of one length, got "
-                    f"{short(values)} for {name!r}"
-                )
         weights = _by_portfolio("weights", {} if self.weights is None else self.weights)
         names = self.asset_names
         for name, values in weights.items():
@@ -334,6 +328,19 @@ class WalkForwardDisplay:
                 f"got {len(axes)}"
             )
         return [axes_for(ax) for ax in axes]
+
+
+def checked_returns(given):
+    """The net returns of portfolios as finite vectors of one length, by name."""
+    returns = _by_portfolio("returns", given, at_least=1)
+    n = next(iter(returns.values())).size
+    for name, values in returns.items():
+        if values.shape != (n,) or not n or not all_finite(values):
+            raise ValueError(
+                "returns must be finite vectors of one length, got "
+                f"{short(values)} for {name!r}"
+            )
+    return returns
 
 
 def is_walk(result):

@@ -164,4 +164,6 @@ def test_few_degrees_of_freedom_warn_where_steps_do_not_reach_the_width(dof):
     assert [text[:31] for text in found] == ["the map is too narrow for dof=0"] * (
         dof < 0.5
     )
-    assert messages(SNEEmbedding(dof=dof, solver="lbfgs"), DIGITS[:400]) == []
+    # L-BFGS may say that no step lowers the objective, but not that maps are narrow
+    told = messages(SNEEmbedding(dof=dof, solver="lbfgs"), DIGITS[:400])
+    assert not any("too narrow" in text for text in told)

@@ -909,12 +909,6 @@ DATA = {
         {"results": WALKED},
         {"periods_per_year": "fraction"},
     ),
-    "TearsheetDisplay": Case(
-        plotted(plotting.TearsheetDisplay),
-        {"returns": {"a": RETURNS[:, 0] / 10}, "dates": np.arange(12)},
-        {"dates": "None", "turnover": "None", "costs": "None"}
-        | {"trade_dates": "None", "statistics": "None", "periods_per_year": "fraction"},
-    ),
     "TearsheetDisplay.from_result": Case(
         plotting.TearsheetDisplay.from_result, {"result": WALKED}
     ),
