@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from functools import lru_cache, wraps
 from threading import Lock
 from typing import NamedTuple
+from weakref import WeakSet
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -118,26 +119,34 @@ class _SharedNumber:
     1 for as long as there are users."""
 
     def __init__(self):
-        self.lock, self.users, self.before = Lock(), 0, {}
+        # a user that Ctrl-C ended before its context began is collected
+        self.lock, self.users, self.before = Lock(), WeakSet(), {}
 
-    def begin(self):
-        """Count a user. Libraries that were loaded since the first one are limited
+    def begin(self, user):
+        """Add a user. Libraries that were loaded since the first one are limited
         too."""
         with self.lock:
-            self.users += 1
+            if not self.users:
+                self.before.clear()
+            self.users.add(user)
             for library in _libraries().of_process:
-                if library.filepath not in self.before:
-                    self.before[library.filepath] = library, library.num_threads
+                number = library.num_threads
+                self.before.setdefault(library.filepath, (library, number))
+                if number != 1:
                     _set_number(library, 1)
 
-    def end(self):
+    def end(self, user):
         """Restore the numbers if there is no other user."""
         with self.lock:
-            self.users -= 1
+            self.users.discard(user)
             if not self.users:
                 for library, number in self.before.values():
                     _set_number(library, number)
                 self.before.clear()
+
+
+class _User:
+    """A context that needs BLAS to have one thread."""
 
 
 _shared_number = _SharedNumber()
@@ -161,12 +170,13 @@ def in_one_thread():
     are active at the same time, the first of them therefore sets it, and the last
     restores it.
     """
+    user = _User()
     with _libraries().of_blas.limit(limits=1):
-        _shared_number.begin()
         try:
+            _shared_number.begin(user)
             yield
         finally:
-            _shared_number.end()
+            _shared_number.end(user)
 
 
 class _Libraries(NamedTuple):
