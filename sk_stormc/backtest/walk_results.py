@@ -115,14 +115,24 @@ class _Walks:
 
         return WalkForwardDisplay.from_results(self, **kwargs)
 
-    def _repr_html_(self):
+    def cells(self) -> tuple[list[str], list[list[str]]]:
+        """Return the summary as a table of texts.
+
+        Returns
+        -------
+        header : list of str
+        rows : list of list of str
+        """
         summary = {name: dict(of) for name, of in dict(self.summary()).items()}
         names = list(summary)
         rows = [
             [statistic, *(finite(summary[name][statistic], ".4f") for name in names)]
             for statistic in summary[names[0]]
         ]
-        return as_html(["", *names], rows, left=1)
+        return ["", *names], rows
+
+    def _repr_html_(self):
+        return as_html(*self.cells(), left=1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -32,7 +32,7 @@ from sk_stormc.cli.return_files import (
     read_parquet_files,
     read_returns,
 )
-from sk_stormc.compare.tables import as_text, finite
+from sk_stormc.compare.tables import as_text
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
 from sk_stormc.portfolio.linear_constraints import linear_of
 from sk_stormc.portfolio.risk import MEASURES
@@ -263,20 +263,14 @@ def _walk(args, read, portfolio):
             periods_per_year=args.periods_per_year,
             verbose=1,
         )
-    summary = {name: dict(column) for name, column in dict(result.summary()).items()}
-    names = list(summary)
     n = len(result.dates)
     periods = list(map(str, result.dates)) if read.dates is None else read.dates[-n:]
-    rows = [
-        [statistic, *(finite(summary[name][statistic], ".4f") for name in names)]
-        for statistic in summary[names[0]]
-    ]
     _write_walk(args, result, periods)
     print(
         f"\n{len(result.trade_dates)} fits on {args.walk_forward} periods, each held "
         f"for {args.refit_every}, from {periods[0]} to {periods[-1]}\n"
     )
-    print(as_text(["", *names], rows, left=1))
+    print(as_text(*result.cells(), left=1))
     if args.out is not None:
         what = "Returns" if kind_of_result(args.out) == ".csv" else "Picture"
         print(f"{what} written to {args.out}")

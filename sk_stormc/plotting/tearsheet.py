@@ -18,10 +18,14 @@ from sk_stormc.plotting._style import (
     shortened,
     write_literally,
 )
-from sk_stormc.plotting.walk_forward import checked_returns, is_walk, positions
+from sk_stormc.plotting.walk_forward import (
+    STYLES,
+    checked_returns,
+    is_walk,
+    positions,
+)
 from sk_stormc.portfolio.performance import (
     BENCHMARK,
-    EQUAL,
     compared_returns,
     drawdowns_of,
     monthly_returns,
@@ -210,10 +214,11 @@ class TearsheetDisplay:
 
     def _draw_wealth(self, axes, dates, returns):
         """Draw the wealth of all, and the drawdowns of the portfolio."""
-        greys = {EQUAL: (grey(0.45), "--"), BENCHMARK: (grey(0.1), ":")}
         for k, (name, values) in enumerate(returns.items()):
-            color, line = greys.get(name, (COLORS[k % len(COLORS)], "-"))
-            style = {"color": color, "linestyle": line, "label": shortened(name)}
+            style = {"color": COLORS[k % len(COLORS)], "label": shortened(name)}
+            if name in STYLES:
+                share, line = STYLES[name]
+                style |= {"color": grey(share), "linestyle": line}
             axes["wealth"].plot(dates, np.cumprod(1 + values), **style)
         if all(np.cumprod(1 + values).min() > 0 for values in returns.values()):
             axes["wealth"].set_yscale("log")

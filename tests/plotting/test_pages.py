@@ -109,7 +109,7 @@ def test_the_row_and_the_value_stand_at_each_point():
         "", html.escape(EVIL).replace("&#x27;", "'"), "b", "missing"
     ]  # fmt: skip
     assert all(trace.showlegend for trace in figure.data)
-    missing = np.flatnonzero(NAMES == None)  # noqa: E711
+    missing = np.flatnonzero(pd.isna(NAMES))
     assert hovered(figure, 3, 5) == ["<b>missing</b>", f"row: {missing[5]}"]
     assert hovered(figure, 0, 1) == ["<b></b>", "row: 4"]
     days = pd.Series(pd.period_range("2020-01", periods=N, freq="M"))
