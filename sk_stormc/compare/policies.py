@@ -229,8 +229,10 @@ def compare_policies(
         - the name of a column with the policy's probabilities of the logged actions.
     state : str or list of str
         The columns of the state. In a dict, one array may have several columns.
-    action, reward : str, default="action", "reward"
-        The columns of the actions, integers or strings, and of the rewards.
+    action : str, default="action"
+        The column of the actions, integers or strings.
+    reward : str, default="reward"
+        The column of the rewards.
     episode : str, default=None
         The column with the label of each row's episode. None means that each row is an
         episode of one step, as in logs of bandits.

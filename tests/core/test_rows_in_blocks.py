@@ -120,6 +120,7 @@ def test_a_file_is_read_in_order_once_a_round_and_a_sample_once(name, file):
 @pytest.mark.slow
 def test_minibatches_of_a_file(file):
     problem, draws = problem_of((file[0], b), device_bytes=0), np.array([7, 3, 1499, 3])
+    problem.inner_pair(X, X, draws, draws)  # J of this many rows is checked once
     file[2].clear()
     for value, expected in zip(
         problem.inner_pair(X, 2 * X, draws, draws),

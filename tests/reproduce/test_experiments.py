@@ -364,7 +364,7 @@ def test_the_command_for_sne(capsys, tmp_path):
     names = (*sne.METHODS, sne.RANK_ONE)
     rows = [line for line in out.splitlines() if line.startswith(names)][: len(names)]
     assert [row.split("  ")[0] for row in rows] == list(names)
-    assert "iris.npz: points of shape (150, 4)" in out and "stays on a line" in out
+    assert "iris.npz: 150 rows x 4 columns" in out and "stays on a line" in out
     assert "Pictures written to a.png and a_embedding.png" in out
     for name in ("a.png", "a_embedding.png"):
         picture = image.imread(tmp_path / name)
