@@ -222,8 +222,9 @@ class LinearEstimator(CompositionalEstimator):
             raise ValueError(
                 "episode must be given to fit, or to partial_fit of state values, for "
                 "return_std=True and value_interval: the label of each row's episode. "
-                f"At most {LARGEST_HESSIAN} features are supported, and "
-                f"{MAX_GROUPED_FEATURES} in a stream"
+                f"It is used for at most {LARGEST_HESSIAN} features, and "
+                f"{MAX_GROUPED_FEATURES} in a stream; got {np.size(self.coef_)} "
+                "coefficients"
             )
         n = spread[0].n_clusters
         if half_life is not None and n < 2:
