@@ -112,7 +112,8 @@ class CompositionalSolver(BaseEstimator, ABC):
         once.
     max_iter, max_ifo : int or None, default=None
         Limits on the iterations and on the oracle calls (IFO), counted from the start
-        of a run. If both are None, the limit is 100 passes of 2 n_inner + n_outer IFO.
+        of a run. If both are None, the limit is 100 passes of 2 n_inner + n_outer IFO,
+        unless the method or the problem has another one.
         The initial batch and the curvature estimate are always made. If the limits then
         allow no iteration, a warning states their cost.
     tol : float, default=1e-4

@@ -135,8 +135,10 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     n_iter_ : int
         Number of iterations.
     stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", \
-            "diverged", "exhausted", "no_decrease", "interrupted", "callback"}
-        Why the run ended. "callback" means that a callback ended it.
+            "diverged", "exhausted", "no_decrease", "interrupted", "callback", \
+            "time_limit"}
+        Why the run ended. "callback" means that a callback ended it, and "time_limit"
+        that the ``time_limit`` of a portfolio did.
     solver_ : CompositionalSolver or str
         The solver that was run, or the name of one of the estimator's own methods.
     n_features_in_ : int

@@ -22,7 +22,7 @@ from sk_stormc.portfolio.exact.integer import IntegerLimits
 from sk_stormc.portfolio.exact.program import can_solve
 from sk_stormc.portfolio.exact.ratio import ratio_at
 from sk_stormc.portfolio.iterative import conclude_iterative, run_iterative
-from sk_stormc.portfolio.labels import series_of
+from sk_stormc.portfolio.labels import series_of, with_index_of
 from sk_stormc.portfolio.mean_risk import MeanRisk, check_confidence, check_order
 from sk_stormc.portfolio.metrics import has_failed
 from sk_stormc.portfolio.returns import Returns
@@ -497,7 +497,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         """
         return self._at_once(lambda new: update_weights(new, X, sample_weight))
 
-    def predict(self, X: ArrayLike) -> FloatArray:
+    def predict(self, X: ArrayLike) -> FloatArray | pd.Series:
         """Return the portfolio's return in each period.
 
         Parameters
@@ -506,10 +506,12 @@ class CompositionalPortfolio(CompositionalEstimator):
 
         Returns
         -------
-        ndarray of shape (n_periods,)
+        ndarray or pandas.Series of shape (n_periods,)
+            A Series with the index of X for a pandas DataFrame, and a lazy array for a
+            dask collection.
         """
         check_is_fitted(self)
-        return self._new_returns(X).returns_of(self.weights_)
+        return with_index_of(X, self._new_returns(X).returns_of(self.weights_))
 
     def score(
         self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None

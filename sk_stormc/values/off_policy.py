@@ -121,9 +121,14 @@ class PolicyValue:
                 f"{len(self.contributions)} episodes and {len(other.contributions)}"
             )
         size = min(self.effective_size, other.effective_size)
-        return _from(
-            self.value - other.value, self.contributions - other.contributions, size
-        )
+        value = self.value - other.value
+        contributions = self.contributions - other.contributions
+        # values of equal policies differ by rounding errors, which may have one sign
+        size_of_terms = max(abs(self.value), np.abs(self.contributions).max())
+        rounding = 64 * np.finfo(float).eps * size_of_terms
+        if max(abs(value), np.abs(contributions).max()) <= rounding:
+            value, contributions = 0.0, np.zeros_like(contributions)
+        return _from(value, contributions, size)
 
 
 def off_policy_value(
