@@ -31,7 +31,7 @@ from sk_stormc.values.uncertainty import FEW_EPISODES
 
 METHODS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")
 REMEDY = (
-    "More episodes help, a target policy that is closer to the one that acted, "
+    "More episodes help, a target policy that is closer to the behaviour policy, "
     "method='wdr' with features that "
     "represent Q(s, a), or ratios that are clipped, at 10 say, which adds a bias."
 )
