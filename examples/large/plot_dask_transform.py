@@ -11,8 +11,8 @@ of this example consists of two processes on this computer. It needs ``pip insta
 # Fit a sample, transform all rows
 # --------------------------------
 # ``transform`` of a dask array returns a lazy dask array. Each row is placed on its
-# own, so that the places are bit-for-bit those of rows in memory. The program is within ``if
-# __name__ == "__main__"``, because the workers import this file.
+# own, so that the places are bit-for-bit those of rows in memory. The program is within
+# ``if __name__ == "__main__"``, because the workers import this file.
 import dask.array as da
 import numpy as np
 from dask.distributed import Client, LocalCluster

@@ -29,6 +29,7 @@ from sk_stormc.engine.steps import (
     step_direction,
 )
 from sk_stormc.utils.docstrings import inherit_parameters
+from sk_stormc.utils.documentation import DocumentationLinkMixin
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import ArrayLike, Auto, RandomState, Schedule, Size
 from sk_stormc.utils.validation import (
@@ -91,7 +92,7 @@ def _misuse_of_step(solver, returned):
     return TypeError(f"{type(solver).__name__}.step {what}")
 
 
-class CompositionalSolver(BaseEstimator, ABC):
+class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
     """Base class of the methods. Users call `solve`. Authors write `init_state` and
     `step`.
 

@@ -240,8 +240,8 @@ class BellmanValueEstimator(FittedValues):
         Parameters
         ----------
         X : array-like of shape (n_transitions, n_features)
-            The states before the transitions. A dask collection or a memmap is summed by
-            blocks of rows.
+            The states before the transitions. A dask collection or a memmap is summed
+            by blocks of rows.
         y : array-like of shape (n_transitions,)
             The rewards of the transitions.
         next_X : array-like of shape (n_transitions, n_features), default=None
