@@ -230,6 +230,17 @@ class Returns:
 
     # what a portfolio is fitted on
 
+    def for_fit(self, in_blocks, benchmark, expected_returns, half_life):
+        """The returns of a fit, in blocks or in memory, and the weights of the periods,
+        or None. Warns if they look like prices."""
+        given = benchmark, expected_returns, half_life
+        if not in_blocks:
+            self.warn_of_prices()
+            return self.excess(*given)
+        rows = self.in_blocks(*given)
+        self.warn_of_prices(rows.head())
+        return rows, None
+
     def returns_of(self, weights):
         """The portfolio's return in each period, a lazy array for a dask collection."""
         if self.in_dask:
