@@ -8,9 +8,9 @@ from scipy import sparse
 from scipy.linalg import block_diag
 
 from sk_stormc.core.penalties import Box
+from sk_stormc.portfolio.convex_program import CONSTRAINT_TOLERANCE, PROGRAM_TOLERANCE
 from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
 from sk_stormc.portfolio.exact.linear_programs import linear_program, one_sided
-from sk_stormc.portfolio.exact.tolerances import CONSTRAINT_TOLERANCE, PROGRAM_TOLERANCE
 from sk_stormc.portfolio.labels import aligned, aligned_numbers
 from sk_stormc.portfolio.linear_constraints import linear_of
 from sk_stormc.portfolio.returns import column_of

@@ -9,6 +9,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.results import Record, Report, SolverResult, StopReason, outcome
 from sk_stormc.engine.stopping import Gap
+from sk_stormc.portfolio.convex_program import (
+    ACCURACY,
+    PROGRAM_TOLERANCE,
+    RELATIVE_ROUNDING,
+)
 from sk_stormc.portfolio.exact.integer import WithIntegerLimits, check_integer_limits
 from sk_stormc.portfolio.exact.objectives import (
     ByMoments,
@@ -25,11 +30,6 @@ from sk_stormc.portfolio.exact.program import (
     can_solve,
 )
 from sk_stormc.portfolio.exact.ratio import Ratio
-from sk_stormc.portfolio.exact.tolerances import (
-    ACCURACY,
-    PROGRAM_TOLERANCE,
-    RELATIVE_ROUNDING,
-)
 from sk_stormc.portfolio.mean_risk import MeanRisk
 from sk_stormc.portfolio.rounds.fit import Rounds, refuse_ordered
 from sk_stormc.utils.validation import is_word

@@ -11,15 +11,15 @@ import numpy as np
 
 from sk_stormc.engine.results import StopReason
 from sk_stormc.engine.stopping import Gap
-from sk_stormc.portfolio.exact.feasible_set import bounds_around
-from sk_stormc.portfolio.exact.integer_program import IntegerProgram, scip
-from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
-from sk_stormc.portfolio.exact.ratio import net_return
-from sk_stormc.portfolio.exact.tolerances import (
+from sk_stormc.portfolio.convex_program import (
     ACCURACY,
     CONSTRAINT_TOLERANCE,
     PROGRAM_TOLERANCE,
 )
+from sk_stormc.portfolio.exact.feasible_set import bounds_around
+from sk_stormc.portfolio.exact.integer_program import IntegerProgram, scip
+from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
+from sk_stormc.portfolio.exact.ratio import net_return
 from sk_stormc.portfolio.labels import aligned_numbers
 from sk_stormc.portfolio.mean_risk import deviation_of
 from sk_stormc.utils.validation import check_int, short

@@ -6,7 +6,7 @@ import numpy as np
 
 from sk_stormc.core.penalties import as_penalty
 from sk_stormc.portfolio.compositional import PortfolioProblem, utility
-from sk_stormc.portfolio.exact.program import Formulation, gram
+from sk_stormc.portfolio.convex_program import Formulation, gram
 from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, mean_of, shares
 from sk_stormc.portfolio.moments import Moments
 from sk_stormc.portfolio.sums import Sums

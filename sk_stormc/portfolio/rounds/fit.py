@@ -12,9 +12,13 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from sk_stormc.engine.stopping import Gap
+from sk_stormc.portfolio.convex_program import ACCURACY
 from sk_stormc.portfolio.exact.objectives import BelowLeastRisk
-from sk_stormc.portfolio.exact.program import MAX_PRODUCTS, MAX_RETURNS, Optimum
-from sk_stormc.portfolio.exact.tolerances import ACCURACY
+from sk_stormc.portfolio.exact.program import (
+    MAX_PRODUCTS,
+    MAX_RETURNS,
+    Optimum,
+)
 from sk_stormc.portfolio.risk.semideviation import Semideviation
 from sk_stormc.portfolio.rounds import tables
 from sk_stormc.portfolio.rounds.goals import MeanWithinRisk, RatioOfMean, UtilityOfMean
