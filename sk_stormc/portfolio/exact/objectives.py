@@ -127,7 +127,7 @@ class Utility:
 
     def spread(self, w):
         """The scale of the gap: the objective of equal weights minus that of w, or the
-        risk of w if it is larger.
+        risk of w and its costs if that is larger.
 
         A gap relative to this scale does not depend on the unit of the returns, on a
         shift of them, or on constant assets.
@@ -141,7 +141,7 @@ class Utility:
         if self.feasible.has_benchmark:
             deviation = max(deviation, 0.01 * float(np.std(task.returns[:, -1])))
         risk = task.risk_weight * deviation**2 if task.measure.power == 2 else deviation
-        return max(task.value(equal) - task.value(w), risk)
+        return max(task.value(equal) - task.value(w), risk + self.feasible.value(w))
 
 
 def minimise_by_moments(task, start):
