@@ -13,11 +13,11 @@ from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.portfolio.constraints import (
+    IntegerLimits,
     check_objective,
     feasible_set_of,
     warn_of_no_constraint,
 )
-from sk_stormc.portfolio.exact.integer import IntegerLimits
 from sk_stormc.portfolio.exact.ratio import ratio_at
 from sk_stormc.portfolio.labels import series_of
 from sk_stormc.portfolio.mean_risk import MeanRisk, check_confidence, check_order

@@ -17,7 +17,13 @@ from sk_stormc.portfolio.labels import (
     rows_of_benchmark,
 )
 from sk_stormc.portfolio.rounds.rows import Rows, returns_lazily
-from sk_stormc.utils.blocks import is_dask, of_partitions, without_rows
+from sk_stormc.utils.blocks import (
+    MappedRows,
+    blocks,
+    is_dask,
+    of_partitions,
+    without_rows,
+)
 from sk_stormc.utils.frames import (
     as_text,
     check_row_labels,
@@ -29,7 +35,6 @@ from sk_stormc.utils.frames import (
     is_series,
     is_table,
 )
-from sk_stormc.utils.mapped_rows import MappedRows, blocks
 from sk_stormc.utils.validation import (
     as_numbers,
     check_finite,

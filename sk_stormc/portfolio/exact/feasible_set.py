@@ -6,8 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from sk_stormc.core.box_projection import within
-from sk_stormc.core.penalties import L1, Box, Penalty, Simplex
+from sk_stormc.core.penalties import L1, Box, Penalty, Simplex, within
 from sk_stormc.portfolio.convex_program import (
     CONSTRAINT_TOLERANCE,
     PROGRAM_TOLERANCE,
