@@ -7,10 +7,16 @@ import numpy as np
 from scipy.optimize import brentq
 
 from sk_stormc.engine.stopping import Gap
+from sk_stormc.portfolio.convex_program import (
+    ACCURACY,
+    CONSTRAINT_TOLERANCE,
+    INFINITE_WEIGHT,
+    PROGRAM_TOLERANCE,
+    RELATIVE_ROUNDING,
+)
 from sk_stormc.portfolio.exact.feasible_set import FARTHEST_WEIGHT, minimise_around
 from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.program import (
-    INFINITE_WEIGHT,
     Optimum,
     Scaled,
     at_size,
@@ -19,12 +25,6 @@ from sk_stormc.portfolio.exact.program import (
     solve_portfolio,
 )
 from sk_stormc.portfolio.exact.quadratic import solve_quadratic
-from sk_stormc.portfolio.exact.tolerances import (
-    ACCURACY,
-    CONSTRAINT_TOLERANCE,
-    PROGRAM_TOLERANCE,
-    RELATIVE_ROUNDING,
-)
 from sk_stormc.portfolio.mean_risk import MeanRisk, deviation_of, shares
 from sk_stormc.portfolio.risk.semideviation import Semideviation
 from sk_stormc.portfolio.sums import sums_of
