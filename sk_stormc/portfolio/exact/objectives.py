@@ -238,7 +238,9 @@ class WithinRisk(Utility):
         if smallest > self.max_risk + PROGRAM_TOLERANCE * least.unit:
             raise BelowLeastRisk(max_risk, smallest, self.start)
         # a risk of 0 is one up to rounding
-        self.limit = max(self.max_risk, smallest, RELATIVE_ROUNDING * least.unit)
+        deviation = self.risk.inverse_variances().astype(float) ** -0.5
+        rounding = RELATIVE_ROUNDING * float(np.abs(self.start) @ deviation)
+        self.limit = max(self.max_risk, smallest, rounding)
         self.aversion = 0.0  # that of the best lower bound
 
     def risk_at(self, weights):
