@@ -28,12 +28,12 @@ from sk_stormc.utils.validation import (
     short,
 )
 from sk_stormc.values.action_values import ActionValueEstimator
-from sk_stormc.values.behaviour import behaviour_chances, check_classifier
-from sk_stormc.values.episodes import check_episode, check_terminal
-from sk_stormc.values.importance_weights import Episodes
 from sk_stormc.values.markov import check_discount, refuse_rows
-from sk_stormc.values.off_policy import METHODS, PolicyValue, off_policy_value
-from sk_stormc.values.policies import as_chances, check_actions
+from sk_stormc.values.off_policy.behaviour import behaviour_chances, check_classifier
+from sk_stormc.values.off_policy.importance_weights import Episodes
+from sk_stormc.values.off_policy.value import METHODS, PolicyValue, off_policy_value
+from sk_stormc.values.reading.actions import as_chances, check_actions
+from sk_stormc.values.reading.episodes import check_episode, check_terminal
 
 if TYPE_CHECKING:
     from sk_stormc.plotting import PolicyValueDisplay

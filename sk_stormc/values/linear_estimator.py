@@ -12,20 +12,20 @@ from sk_stormc.utils.blocks import computed, is_dask, map_lazily, without_rows
 from sk_stormc.utils.types import Features, FloatArray
 from sk_stormc.utils.validation import check_bool, check_number, row_weights
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.episodes import shares
-from sk_stormc.values.least_squares import ridge
-from sk_stormc.values.log_warnings import check_given, warn_of_endless_values
-from sk_stormc.values.lstd import forget
-from sk_stormc.values.problems import LARGEST_HESSIAN
-from sk_stormc.values.states import checked_data, checked_states
-from sk_stormc.values.transitions import (
+from sk_stormc.values.reading.episodes import shares
+from sk_stormc.values.reading.log_warnings import check_given, warn_of_endless_values
+from sk_stormc.values.reading.states import checked_data, checked_states
+from sk_stormc.values.reading.transitions import (
     LogColumns,
     order_of_log,
     successors,
     transform,
     with_intercept,
 )
-from sk_stormc.values.uncertainty import FEW_EPISODES, MAX_GROUPED_FEATURES
+from sk_stormc.values.sums.least_squares import ridge
+from sk_stormc.values.sums.lstd import forget
+from sk_stormc.values.sums.problems import LARGEST_HESSIAN
+from sk_stormc.values.sums.uncertainty import FEW_EPISODES, MAX_GROUPED_FEATURES
 
 __all__ = ["LinearEstimator"]
 
@@ -178,8 +178,58 @@ class LinearEstimator(CompositionalEstimator):
             (self._values(Z), self._deviations(Z)[0]) if return_std else self._values(Z)
         )
 
-    def _intervals(self, X0, confidence, mean):
-        """`value_interval` of both estimators."""
+    def value_interval(
+        self, X0: Features, confidence: float = 0.9, *, mean: bool = False
+    ) -> FloatArray:
+        """Return confidence intervals of the values of states, or of all actions in
+        these states, over samples of episodes.
+
+        An interval is the value plus or minus a quantile of Student's t times the
+        standard deviation of `predict` with ``return_std=True``. The intervals hold for
+        each state and action separately, not for all of them simultaneously.
+
+        Parameters
+        ----------
+        X0 : array-like of shape (n_states, n_features)
+            The states, for example those in which episodes start.
+        confidence : float, default=0.9
+            Confidence level in (0, 1]. With 1, the interval is infinite.
+        mean : bool, default=False
+            Whether to return the interval of the mean value of these states. The states
+            are treated as fixed, not as a random sample.
+
+        Returns
+        -------
+        ndarray of shape (n_states, 2), or (2,) if `mean`
+            Lower and upper ends. For values of actions, of shape (n_states, n_actions,
+            2), or (n_actions, 2) if `mean`.
+
+        Raises
+        ------
+        ValueError
+            As for `predict` with ``return_std=True``, and if the confidence is out of
+            its range.
+
+        Warns
+        -----
+        UserWarning
+            If there are fewer than 20 episodes.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sk_stormc import BellmanValueEstimator
+        >>> # 50 episodes of 10 steps, whose rewards are 1 on average
+        >>> rng = np.random.default_rng(0)
+        >>> X, y = rng.random((500, 1)), rng.normal(1.0, 1.0, 500)
+        >>> episode = np.arange(500) // 10
+        >>> value = BellmanValueEstimator(gamma=0.5).fit(
+        ...     X, y, episode=episode, terminal=np.zeros(500, dtype=bool)
+        ... )
+        >>> low, high = value.value_interval([[0.5]], confidence=0.99)[0]
+        >>> bool(low < 2.0 < high)
+        True
+        """
         check_number("confidence", confidence, low=0, high=1, inclusive=False)
         check_bool("mean", mean)
         check_is_fitted(self)

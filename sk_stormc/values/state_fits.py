@@ -10,11 +10,14 @@ import numpy as np
 from sk_stormc.fitting.runs import Fit
 from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.mapped_rows import MappedRows, blocks
-from sk_stormc.values.least_squares import check_ends, of_columns
 from sk_stormc.values.linear_estimator import notify_of
-from sk_stormc.values.log_blocks import LogBlocks, reads_blocks
-from sk_stormc.values.lspi import Largest
-from sk_stormc.values.lstd import (
+from sk_stormc.values.markov import dense
+from sk_stormc.values.reading.states import digests, distinct_rows
+from sk_stormc.values.reading.transitions import NONE, Reader, read_log
+from sk_stormc.values.sums.least_squares import check_ends, of_columns
+from sk_stormc.values.sums.log_blocks import LogBlocks, reads_blocks
+from sk_stormc.values.sums.lspi import Largest
+from sk_stormc.values.sums.lstd import (
     Collected,
     Moments,
     attributes_of,
@@ -23,18 +26,15 @@ from sk_stormc.values.lstd import (
     warn_if_undetermined,
     warn_of_few_states,
 )
-from sk_stormc.values.markov import dense
-from sk_stormc.values.objectives import (
+from sk_stormc.values.sums.objectives import (
     REPEATING,
     choose_objective,
     text_of_repeating,
     value_problem,
 )
-from sk_stormc.values.problems import LARGEST_HESSIAN
-from sk_stormc.values.states import digests, distinct_rows
-from sk_stormc.values.traces import continues
-from sk_stormc.values.transitions import NONE, Reader, read_log
-from sk_stormc.values.uncertainty import (
+from sk_stormc.values.sums.problems import LARGEST_HESSIAN
+from sk_stormc.values.sums.traces import continues
+from sk_stormc.values.sums.uncertainty import (
     spread_of_bellman,
     spread_of_sums,
     sums_of_episodes,

@@ -18,8 +18,9 @@ from sk_stormc.streams.problem import WINDOW, stack
 from sk_stormc.utils.frames import is_table
 from sk_stormc.utils.validation import is_word, short
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.action_blocks import expected_pairs, pairs
-from sk_stormc.values.episodes import (
+from sk_stormc.values.markov import refuse_rows
+from sk_stormc.values.reading.actions import distinct_actions, numbers_of
+from sk_stormc.values.reading.episodes import (
     WARNED_SHARE,
     check_episode,
     check_terminal,
@@ -27,17 +28,19 @@ from sk_stormc.values.episodes import (
     fading,
     remaining,
 )
-from sk_stormc.values.least_squares import of_columns
-from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
-from sk_stormc.values.lstd import ILL_CONDITIONED, Collected, attributes_of, forget
-from sk_stormc.values.markov import refuse_rows
-from sk_stormc.values.policies import distinct_actions, numbers_of
-from sk_stormc.values.transition_stream import TransitionStream
-from sk_stormc.values.transitions import LogColumns, Reader, order_of_log
-from sk_stormc.values.uncertainty import MAX_GROUPED_FEATURES, Groups
-
-# features for which the moments, four square matrices, still fit in 512 MB
-LARGEST_STREAM = 4000
+from sk_stormc.values.reading.log_warnings import warn_of_no_ends, warn_of_state_numbers
+from sk_stormc.values.reading.transitions import LogColumns, Reader, order_of_log
+from sk_stormc.values.streams.transition_stream import TransitionStream
+from sk_stormc.values.sums.action_blocks import expected_pairs, pairs
+from sk_stormc.values.sums.least_squares import of_columns
+from sk_stormc.values.sums.lstd import (
+    ILL_CONDITIONED,
+    LARGEST_STREAM,
+    Collected,
+    attributes_of,
+    forget,
+)
+from sk_stormc.values.sums.uncertainty import MAX_GROUPED_FEATURES, Groups
 
 
 def read_chunk(estimator, X, y, action, log_columns):
@@ -362,7 +365,7 @@ def warn_if_far(stream, x):
 def streams_actions(estimator):
     """Whether an `ActionValueEstimator` supports `partial_fit`; otherwise raise an
     AttributeError (see `only_if`)."""
-    if is_word(vars(estimator)["policy"], "greedy"):
+    if is_word(estimator.policy, "greedy"):
         raise AttributeError(
             "policy='greedy' evaluates several policies on all transitions, so it "
             "needs them at once: partial_fit is for a given policy"

@@ -11,7 +11,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.blocks import added
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.action_blocks import (
+from sk_stormc.values.markov import dense, scale_rows
+from sk_stormc.values.reading.actions import numbers_of, warn_of_unknown
+from sk_stormc.values.reading.transitions import NONE, Chunk
+from sk_stormc.values.sums.action_blocks import (
     LARGEST_SYSTEM,
     ActionBlocks,
     Transitions,
@@ -23,13 +26,10 @@ from sk_stormc.values.action_blocks import (
     pairs,
     sums_by_action,
 )
-from sk_stormc.values.least_squares import Solution
-from sk_stormc.values.markov import dense, scale_rows
-from sk_stormc.values.objectives import with_ridge
-from sk_stormc.values.policies import numbers_of, warn_of_unknown
-from sk_stormc.values.projected import ProjectedBellmanProblem
-from sk_stormc.values.transitions import NONE, Chunk
-from sk_stormc.values.uncertainty import spread_of_sums, sums_of_episodes
+from sk_stormc.values.sums.least_squares import Solution
+from sk_stormc.values.sums.objectives import with_ridge
+from sk_stormc.values.sums.projected import ProjectedBellmanProblem
+from sk_stormc.values.sums.uncertainty import spread_of_sums, sums_of_episodes
 
 # columns of all actions together up to which rows in blocks are added up
 LARGEST_FORMED = 4000

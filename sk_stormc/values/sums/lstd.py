@@ -11,16 +11,21 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.least_squares import (
+from sk_stormc.values.markov import (
+    dense,
+    largest_values,
+    minus_scaled,
+    normalized_weights,
+    scale_rows,
+)
+from sk_stormc.values.reading.log_warnings import warn_of_endless_values
+from sk_stormc.values.sums.least_squares import (
     check_ends,
     is_endless,
     solve_moments,
     solve_rows,
 )
-from sk_stormc.values.log_warnings import warn_of_endless_values
-from sk_stormc.values.markov import dense, largest_values, minus_scaled, scale_rows
-from sk_stormc.values.traces import Traces
-from sk_stormc.values.transitions import by_state
+from sk_stormc.values.sums.traces import Traces
 
 OVERFLOW = (
     "X, y and sample_weight must have finite products: divide very large ones by "
@@ -28,6 +33,8 @@ OVERFLOW = (
 )
 # condition number from which a solution may lose more than half of its digits
 ILL_CONDITIONED = 1e10
+# features for which the moments, four square matrices, still fit in 512 MB
+LARGEST_STREAM = 4000
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,6 +209,23 @@ def check_products(*parts):
             numbers = part.data if sparse.issparse(part) else part.ravel(order="K")
             if not np.isfinite(numbers @ numbers):
                 raise ValueError(OVERFLOW)
+
+
+def by_state(rows, visited, gamma):
+    """Shares of the states, their features, and means over their transitions of phi -
+    gamma phi' and of the reward."""
+    (Z, next_Z, y, weights), (number, first) = rows, visited
+    visits, n = np.bincount(number, weights), len(y)
+    mean = sparse.csr_array(
+        (weights / visits[number], (number, np.arange(n))), shape=(len(first), n)
+    )
+    features = Z[first]
+    return (
+        normalized_weights(visits, len(visits)),
+        features,
+        minus_scaled(features, gamma, mean @ next_Z),
+        mean @ y,
+    )
 
 
 def solve_bellman(rows, visited, gamma, alpha):

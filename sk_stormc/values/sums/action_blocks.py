@@ -10,14 +10,14 @@ from scipy.linalg import block_diag
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigs, gmres
 from sklearn.utils import gen_batches
 
-from sk_stormc.values.least_squares import (
+from sk_stormc.values.markov import dense, largest_values, scale_rows
+from sk_stormc.values.sums.least_squares import (
     SINGULAR,
     Solution,
     inverse_lengths,
     refuse_no_ends,
 )
-from sk_stormc.values.lstd import Moments
-from sk_stormc.values.markov import dense, largest_values, scale_rows
+from sk_stormc.values.sums.lstd import Moments
 
 # number of columns of all actions together up to which the system is formed as a whole,
 # which gives its rank and its condition number

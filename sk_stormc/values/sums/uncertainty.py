@@ -10,15 +10,15 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse, stats
 
-from sk_stormc.values.episodes import (
+from sk_stormc.values.markov import dense, minus_scaled, scale_rows, side_by_side
+from sk_stormc.values.reading.episodes import (
     hashes_of,
     keys_of,
     numbers_of_labels,
     remembered,
 )
-from sk_stormc.values.least_squares import SINGULAR
-from sk_stormc.values.markov import dense, minus_scaled, scale_rows, side_by_side
-from sk_stormc.values.traces import Traces
+from sk_stormc.values.sums.least_squares import SINGULAR
+from sk_stormc.values.sums.traces import Traces
 
 # effective number of episodes below which standard errors are themselves uncertain
 FEW_EPISODES = 20

@@ -16,17 +16,17 @@ from sk_stormc.utils.blocks import blocks_of, check_finite_rows, is_dask, withou
 from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.mapped_rows import MappedRows
 from sk_stormc.utils.validation import check_numeric, row_weights
-from sk_stormc.values.episodes import check_episode, check_terminal, check_time
-from sk_stormc.values.problems import LARGEST_HESSIAN
-from sk_stormc.values.streams import LARGEST_STREAM
-from sk_stormc.values.transitions import (
+from sk_stormc.values.reading.episodes import check_episode, check_terminal, check_time
+from sk_stormc.values.reading.transitions import (
     LogColumns,
     Reader,
     order_of_log,
     read_log,
     successors_in,
 )
-from sk_stormc.values.uncertainty import SumsByKey
+from sk_stormc.values.sums.lstd import LARGEST_STREAM
+from sk_stormc.values.sums.problems import LARGEST_HESSIAN
+from sk_stormc.values.sums.uncertainty import SumsByKey
 
 # successive rows in a sample, whose successors are then in it too
 SAMPLED_RUN = 256
