@@ -52,10 +52,9 @@ class LinearEstimator(CompositionalEstimator):
     objective: str = "auto"
     trace_decay: float = 0.0
     has_actions = False
-    # of a fit or stream: names of the arguments about successors, and whether an
-    # episode ends; rows that wait for their successors, numbers of rows, and sums for
-    # groups of episodes; the spread of the coefficients, and their columns
-    _given = _pending = _counts = _groups = _spread = None
+    # names of the arguments about successors, and whether an episode ends; the spread
+    # of the coefficients of a fit, and their columns
+    _given = _spread = None
     checks = {
         "gamma": partial(check_number, low=0, high=1),
         "alpha": partial(check_number, low=0),
@@ -249,7 +248,7 @@ class LinearEstimator(CompositionalEstimator):
         """Standard deviations of the values for features Z, and the quantile by which
         an interval multiplies them."""
         rows = self._rows(with_intercept(Z, self.fit_intercept))
-        spread, columns = self._spread_of_coefficients()
+        spread, columns = self._spread_of_coefficients(rows.shape[1])
         others = np.ones(rows.shape[1], dtype=bool)
         others[columns] = False
         unknown = np.asarray(abs(rows[:, others]).sum(axis=1)).ravel() > 0
@@ -262,19 +261,15 @@ class LinearEstimator(CompositionalEstimator):
         the intercept's column."""
         return Z
 
-    def _spread_of_coefficients(self):
+    def _spread_of_coefficients(self, n_columns):
         """The `Spread` of the coefficients, and the columns of their features."""
-        groups, spread, half_life = self._groups, self._spread, self.half_life
-        if groups is not None:
-            x = np.append(self.coef_, self.intercept_)[: groups.b.shape[1]]
+        stream, spread, half_life = self._stream, self._spread, self.half_life
+        if stream is not None and stream.groups is not None:
+            x = np.append(self.coef_, self.intercept_)[:n_columns]
+            groups = stream.groups
             spread = groups.spread(x, self._alphas(len(x)), half_life), groups.columns()
         if spread is None:
-            raise ValueError(
-                "episode must be given to fit, or to partial_fit of state values, for "
-                "return_std=True and value_interval: the label of each row's episode. "
-                f"At most {LARGEST_HESSIAN} features are supported, and "
-                f"{MAX_GROUPED_FEATURES} in a stream"
-            )
+            self._refuse_uncertainty()
         n = spread[0].n_clusters
         if half_life is not None and n < 2:
             raise ValueError(
@@ -294,6 +289,22 @@ class LinearEstimator(CompositionalEstimator):
                 "uncertain: intervals contain the values less often than they should."
             )
         return spread
+
+    def _refuse_uncertainty(self):
+        """Raise the ValueError for standard errors that are not known."""
+        streaming = self._stream is not None
+        if "episode" not in self._given[0] or (streaming and self.has_actions):
+            raise ValueError(
+                "episode must be given to fit, or to partial_fit of state values, for "
+                "return_std=True and value_interval: the label of each row's episode"
+            )
+        most = MAX_GROUPED_FEATURES if streaming else LARGEST_HESSIAN
+        of_intercepts = self.fit_intercept * np.size(self.intercept_)
+        raise ValueError(
+            f"X must have at most {most} features for return_std=True and "
+            "value_interval, the intercept and all actions included, got "
+            f"{np.size(self.coef_) + of_intercepts}: use features= with fewer columns"
+        )
 
     def _errors(self, X, y, log_columns, **action):
         """The temporal-difference errors, NaN where the successor is unknown, the

@@ -67,9 +67,9 @@ class Moments:
         return split(self.sums)
 
     @classmethod
-    def of(cls, Z, difference, y, weights, traced=None):
-        """The moments of transitions. ``traced`` are blocks of rows with their
-        eligibility traces; None means phi_k."""
+    def of(cls, Z, difference, y, weights, eligible=None):
+        """The moments of transitions. ``eligible`` are their eligibility traces; None
+        means phi_k."""
         n, d = Z.shape
         largest = largest_values(Z if (weights > 0).all() else Z[weights > 0])
         with np.errstate(over="ignore", invalid="ignore"):
@@ -79,31 +79,25 @@ class Moments:
                 (Z.T, weights[0]) if same else (scale_rows(weights, Z).T, 1.0)
             )
             C = factor * dense(weighted @ Z)
-            if traced is None:
-                A, b = factor * dense(weighted @ difference), factor * (weighted @ y)
-            else:
-                A, b = np.zeros((d, d)), np.zeros(d)
-                for rows, traces in traced:
-                    weighted = (weights[rows, None] * traces).T
-                    A += weighted @ difference[rows]
-                    b += weighted @ y[rows]
+            if eligible is not None:
+                weighted, factor = scale_rows(weights, eligible).T, 1.0
+            A, b = factor * dense(weighted @ difference), factor * (weighted @ y)
         sums = np.column_stack([A, C, b])
         if not np.isfinite(sums).all():
             raise ValueError(OVERFLOW)
         return cls(sums, float(weights.sum()), n, largest)
 
     @classmethod
-    def of_log(cls, Z, next_Z, y, weights, gamma):
+    def of_log(cls, Z, next_Z, y, weights, gamma, traced=None):
         """The moments of many transitions, computed block by block without large
-        temporary arrays."""
-        # blocks fit in the cache
+        temporary arrays. ``traced`` are blocks of rows with their traces."""
         total, step = cls.none(Z.shape[1]), max(256, 2**17 // Z.shape[1])
-        for start in range(0, len(y), step):
-            rows = slice(start, start + step)
+        # blocks fit in the cache
+        starts = range(0, len(y), step)
+        for rows, eligible in traced or ((slice(k, k + step), None) for k in starts):
             left = Z[rows]
-            total += cls.of(
-                left, minus_scaled(left, gamma, next_Z[rows]), y[rows], weights[rows]
-            )
+            difference = minus_scaled(left, gamma, next_Z[rows])
+            total += cls.of(left, difference, y[rows], weights[rows], eligible)
         return total
 
     def __add__(self, other: Moments) -> Moments:
@@ -186,16 +180,13 @@ class Collected:
 
     def plus(self, t):
         """Add the transitions of a chunk."""
-        traces = self.traces
-        if traces.decay and len(t.y):
-            traced = traces.over(t)
-            difference = minus_scaled(t.Z, self.gamma, t.next_Z)
-            moments = Moments.of(t.Z, difference, t.y, t.weights, traced)
-            moments = replace(moments, n_rows=np.count_nonzero(t.weights))
-            traces = traced.after
-        else:
+        if not self.traces.decay or not len(t.y):
             moments = Moments.of_log(*t.counted().rows, self.gamma)
-        return replace(self, moments=self.moments + moments, traces=traces)
+            return replace(self, moments=self.moments + moments)
+        traced = self.traces.over(t)
+        moments = Moments.of_log(*t.rows, self.gamma, traced)
+        moments = replace(moments, n_rows=np.count_nonzero(t.weights))
+        return replace(self, moments=self.moments + moments, traces=traced.after)
 
     def solution(self, alpha):
         """LSTD's solution, as in `Moments.solution`."""
@@ -248,9 +239,6 @@ def forget(estimator):
         "condition_number_",
         "n_states_",
         "policy_changes_",
-        "_pending",
-        "_groups",
-        "_counts",
     ):
         vars(estimator).pop(name, None)
 
