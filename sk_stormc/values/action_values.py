@@ -3,7 +3,6 @@ optimal policy."""
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -38,11 +37,11 @@ from sk_stormc.values.reading.actions import (
 )
 from sk_stormc.values.reading.log_warnings import warn_of_no_information
 from sk_stormc.values.reading.states import checked_states
-from sk_stormc.values.reading.transitions import LogColumns, Reader, read_log
+from sk_stormc.values.reading.transitions import LogColumns
 from sk_stormc.values.streams.partial_fit import continue_stream, streams_actions
 from sk_stormc.values.sums.action_blocks import pairs
 from sk_stormc.values.sums.least_squares import of_columns
-from sk_stormc.values.sums.log_blocks import LogBlocks, reads_blocks
+from sk_stormc.values.sums.log_blocks import LogBlocks, LogInMemory, reads_blocks
 from sk_stormc.values.sums.lspi import (
     ActionSums,
     best_actions,
@@ -282,16 +281,11 @@ class ActionValueEstimator(LinearEstimator):
         log_columns = LogColumns(**log_columns)
         log_columns.check_labels(X, y, action=action)
         self._make_solver()  # raises if a parameter is wrong
-        policy = self.policy
-        greedy, in_blocks = isinstance(policy, str), reads_blocks(X, log_columns, self)
-        if in_blocks:
-            log, columns = LogBlocks(self, X, y, log_columns, action), slice(None)
-            reader = log.reader
-        else:
-            reader = Reader(copy.copy(self))
-            log, occurs = read_log(reader, X, y, log_columns, action)
-            log, columns = log.counted().without_zeros(occurs)
-            check_products(log.Z, log.next_Z, log.y)
+        policy, greedy = self.policy, isinstance(self.policy, str)
+        in_blocks = reads_blocks(X, log_columns, self)
+        log = (LogBlocks if in_blocks else LogInMemory)(self, X, y, log_columns, action)
+        if log.in_memory:
+            check_products(log.chunk.Z, log.chunk.next_Z, log.chunk.y)
         sums = ActionSums(log, self)
         if action is None:
             warn(ONE_ACTION)
@@ -300,22 +294,15 @@ class ActionValueEstimator(LinearEstimator):
                 f"action is {sums.actions[0]} in all rows that count: there is no "
                 "other action to choose."
             )
-        d = sums.shape[1] if in_blocks else len(occurs)
-        names, ends = log_columns.successor_names(), sums.n_ongoing < sums.n_rows
-
-        def of_all_columns(part):
-            whole = np.zeros((len(sums.actions), d))
-            whole[:, columns] = part
-            return whole
-
-        known = of_all_columns(sums.occurs) > 0
+        ends, d = sums.n_ongoing < sums.n_rows, log.n_columns - self.fit_intercept
+        known = log.spread_out(sums.occurs) > 0
 
         def values(w):
-            return of_columns(of_all_columns(w), self.fit_intercept) | {
-                "features_": reader.features,
+            return of_columns(log.spread_out(w), self.fit_intercept) | {
+                "features_": log.features,
                 "actions_": sums.actions,
-                "_known": known[:, : d - self.fit_intercept],
-                "_given": (names, ends),
+                "_known": known[:, :d],
+                "_given": (log.given[0], ends),
             }
 
         def notify(w, losses):
@@ -361,8 +348,7 @@ class ActionValueEstimator(LinearEstimator):
         spread = None
         if log_columns.episode is not None and size <= LARGEST_HESSIAN:
             spread = sums.spread(policy, w), np.flatnonzero(known)
-        table = log.empty if in_blocks else X
-        return self._store(table, values(w) | {"_spread": spread}, exact, fit, run)
+        return self._store(log.table, values(w) | {"_spread": spread}, exact, fit, run)
 
     @only_if(streams_actions)
     def partial_fit(

@@ -286,10 +286,6 @@ class Chunk:
         next_Z = self.next_Z[:, columns] * float(occurs.any())
         return replace(self, Z=self.Z[:, columns], next_Z=next_Z), columns
 
-    def sum(self, function):
-        """``function(chunk)`` of all transitions, as `LogBlocks.sum`."""
-        return function(self)
-
 
 @dataclass
 class Reader:

@@ -13,7 +13,6 @@ from sk_stormc.utils.blocks import added
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.markov import dense, scale_rows
 from sk_stormc.values.reading.actions import numbers_of, warn_of_unknown
-from sk_stormc.values.reading.transitions import NONE, Chunk
 from sk_stormc.values.sums.action_blocks import (
     LARGEST_SYSTEM,
     ActionBlocks,
@@ -120,14 +119,11 @@ class ActionSums:
     psi(s'_k, a). All of them consist of blocks of n_features x n_features, one for each
     pair of actions. The solution adds the ridge to A and C, which is equivalent to
     additional transitions, each from a state with a single feature to the end of the
-    episode, without reward. A policy is a `GreedyPolicy`, or a given one. The log is a
-    `Chunk` or a `LogBlocks`.
+    episode, without reward. A policy is a `GreedyPolicy`, or a given one.
     """
 
     def __init__(self, log, estimator):
         total = log.sum(sums_of_actions)
-        if total is None:
-            raise ValueError(NONE)
         by_action, self.weight, self.n_rows, self.n_ongoing, rewards = total
         self.log, self.gamma = log, estimator.gamma
         self.actions = np.array(sorted(by_action))
@@ -143,13 +139,12 @@ class ActionSums:
         # the highest reward, and minus the lowest one
         self.rewards = rewards.values
         self.uniform = GreedyPolicy()
-        in_memory = isinstance(log, Chunk)
-        self._block = (
-            action_block(log, self.actions, self.occurs) if in_memory else None
-        )
+        self._block = None
+        if log.in_memory:
+            self._block = action_block(log.chunk, self.actions, self.occurs)
         self.goes_on = self.n_ongoing > 0 < self.gamma
         # whether sums are formed for each pair of actions
-        self.formed = self.goes_on and (m * d <= LARGEST_SYSTEM or not in_memory)
+        self.formed = self.goes_on and (m * d <= LARGEST_SYSTEM or not log.in_memory)
         if self.formed and m * d > LARGEST_FORMED:
             raise ValueError(
                 f"X must have at most {LARGEST_FORMED} features for rows in blocks, of "

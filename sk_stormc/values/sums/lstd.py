@@ -243,33 +243,6 @@ def forget(estimator):
         vars(estimator).pop(name, None)
 
 
-def warn_if_undetermined(Z, first, n_columns):
-    """Warn if there are fewer distinct states than features that differ in them: other
-    values are not determined.
-
-    ``first`` are the first rows of the states, and the first ``n_columns`` of Z are
-    features.
-    """
-    n_states = len(first)
-    if 1 < n_states < n_columns:
-        features = dense(Z[first, :n_columns])
-        n_columns = int(np.count_nonzero(np.ptp(features, axis=0)))
-    warn_of_few_states(n_states, n_columns)
-
-
-def warn_of_few_states(n_states, n_columns):
-    """`warn_if_undetermined` for numbers of states and of features that differ in
-    them."""
-    if n_states < n_columns:
-        warn(
-            f"{n_states} distinct states do not determine the coefficients of "
-            f"{n_columns} features: the values of these states are fitted exactly, and "
-            "those of other states may be anything. Set alpha (1e-3 times the mean "
-            "square of a feature, say), use fewer features, or more transitions.",
-            ConvergenceWarning,
-        )
-
-
 def attributes_of(
     solution,
     n_rows,
