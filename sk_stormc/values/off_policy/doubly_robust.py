@@ -206,10 +206,10 @@ def equations_of(log, rows, Z, next_Z, gamma):
     number, n = log.action[rows], len(rows)
     parts = Z[rows], next_Z[rows], log.y[rows], np.full(n, 1 / n), number
     C, _, b, largest = sums_by_action(*parts, m)
-    ongoing = np.flatnonzero(~log.following.terminal[rows])
+    on = np.flatnonzero(~log.following.terminal[rows])
     led = None
-    if len(ongoing) and gamma:
-        chances = log.after[rows[ongoing]]
-        led = Transitions(*parts[:2], parts[3], number, ongoing, chances)
+    if len(on) and gamma:
+        left, after, _, weights, _ = (part[on] for part in parts)
+        led = Transitions(left, after, weights, number[on], log.after[rows[on]])
     counts = np.bincount(number, minlength=m)
     return equations(C, b, largest, model._alphas(Z.shape[1]), gamma, led, counts)
