@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 from sk_stormc import BellmanValueEstimator, compare_policies, off_policy_value
 from sk_stormc.__main__ import main
-from sk_stormc.values.behaviour import estimated_ratios
+from sk_stormc.values.off_policy.behaviour import estimated_ratios
 
 PLACES = ["low", "middle", "high"]
 

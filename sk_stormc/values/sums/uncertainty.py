@@ -3,6 +3,7 @@ covariances."""
 
 from __future__ import annotations
 
+import math
 import zlib
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,15 +11,15 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse, stats
 
-from sk_stormc.values.episodes import (
+from sk_stormc.values.markov import dense, minus_scaled, scale_rows, side_by_side
+from sk_stormc.values.reading.episodes import (
     hashes_of,
     keys_of,
     numbers_of_labels,
     remembered,
 )
-from sk_stormc.values.least_squares import SINGULAR
-from sk_stormc.values.markov import dense, minus_scaled, scale_rows, side_by_side
-from sk_stormc.values.traces import Traces
+from sk_stormc.values.sums.least_squares import SINGULAR
+from sk_stormc.values.sums.traces import Traces
 
 # effective number of episodes below which standard errors are themselves uncertain
 FEW_EPISODES = 20
@@ -168,27 +169,12 @@ class Groups:
     """Sums over the transitions of a stream for groups of its episodes. The group is a
     hash of the episode's label."""
 
-    A: np.ndarray  # (n_groups, n_features, n_features)
-    b: np.ndarray  # (n_groups, n_features)
-    rows: np.ndarray  # number of transitions of positive weight
-    weights: np.ndarray  # sums of their weights, discounted with a half-life
-    occurs: np.ndarray  # whether a feature is not 0 in all transitions
     gamma: float
     traces: Traces
-
-    @classmethod
-    def none(cls, n_features, gamma, trace_decay):
-        """The sums of zero transitions."""
-        d = n_features
-        return cls(
-            np.zeros((GROUPS, d, d)),
-            np.zeros((GROUPS, d)),
-            np.zeros(GROUPS, dtype=int),
-            np.zeros(GROUPS),
-            np.zeros(d, dtype=bool),
-            gamma,
-            Traces(gamma * trace_decay),
-        )
+    n_rows: int = 0  # number of transitions of positive weight
+    # of each group: A and b, side by side as one row, the weighted sizes of the
+    # features, and the weights, discounted with a half-life
+    sums: SumsByKey | None = None
 
     def plus(self, t, left=1.0):
         """Add the transitions of a chunk.
@@ -198,42 +184,43 @@ class Groups:
         if not len(t.y):
             return self
         Z, next_Z, y, weights = t.rows
-        labels, eligible, traces = t.episode, Z, self.traces
+        eligible, traces, before = Z, self.traces, self.sums
         if traces.decay:
             traced = traces.over(t)
             eligible = np.vstack([block for _, block in traced])
             traces = traced.after
-        difference = minus_scaled(Z, self.gamma, next_Z)
-        weighted = scale_rows(weights, eligible)
-        A = left * self.A
-        b = left * self.b
-        rows = self.rows.copy()
-        groups = hashes_of(labels, zlib.crc32) % GROUPS
-        for group in np.unique(groups):
-            part = np.flatnonzero((groups == group) & (weights > 0))
-            A[group] += dense(weighted[part].T @ difference[part])
-            b[group] += weighted[part].T @ y[part]
-            rows[group] += len(part)
-        occurs = self.occurs | (np.asarray(abs(Z[weights > 0]).sum(axis=0)).ravel() > 0)
-        weights = left * self.weights + np.bincount(groups, weights, minlength=GROUPS)
-        return replace(
-            self, A=A, b=b, rows=rows, weights=weights, occurs=occurs, traces=traces
-        )
+        weighted = scale_rows(weights, eligible).T
+        right = side_by_side(minus_scaled(Z, self.gamma, next_Z), y[:, None])
+        keys = hashes_of(t.episode, zlib.crc32) % GROUPS
+        groups = np.unique(keys)
+        equations = [
+            dense(weighted[:, some] @ right[some]).ravel()
+            for some in (np.flatnonzero(keys == group) for group in groups)
+        ]
+        sizes = side_by_side(abs(scale_rows(weights, Z)), weights[:, None])
+        sizes = SumsByKey.by(keys, sizes).sums
+        sums = SumsByKey(groups, np.hstack([equations, sizes]))
+        if before is not None:
+            sums = replace(before, sums=left * before.sums) + sums
+        n_rows = self.n_rows + np.count_nonzero(weights)
+        return replace(self, traces=traces, n_rows=n_rows, sums=sums)
+
+    @property
+    def weight(self):
+        """The sum of the weights."""
+        return self.sums.sums[:, -1].sum() or 1.0
 
     def columns(self):
         """Indices of the features that are not 0 in all transitions."""
-        return np.flatnonzero(self.occurs)
+        d = math.isqrt(self.sums.sums.shape[1]) - 1
+        return np.flatnonzero(self.sums.sums[:, -1 - d : -1].any(axis=0))
 
     def spread(self, x, alpha, half_life=None):
         """The `Spread` at the coefficients x."""
-        there, occurs, weight = self.rows > 0, self.columns(), self.weights.sum() or 1.0
-        A = self.A[there][:, occurs][:, :, occurs] / weight
-        b = self.b[there][:, occurs] / weight
-        bread = A.sum(axis=0) + np.diag(alpha[occurs])
-        return Spread.of(
-            bread,
-            A @ x[occurs] - b,
-            int(self.rows.sum()),
-            half_life,
-            self.weights[there],
-        )
+        sums, d, occurs = self.sums.sums, len(x), self.columns()
+        equations = sums[:, : d * (d + 1)].reshape(-1, d, d + 1)[:, occurs]
+        A, b = equations[:, :, occurs], equations[:, :, -1]
+        scores = np.column_stack([A @ x[occurs] - b, sums[:, -1]])
+        bread = A.sum(axis=0) / self.weight + np.diag(alpha[occurs])
+        scores = SumsByKey(self.sums.keys, scores)
+        return spread_of_sums(scores, bread, self, half_life)

@@ -12,15 +12,15 @@ from sk_stormc.core.advice import Advice
 from sk_stormc.core.source import FiniteSource
 from sk_stormc.utils.types import ArrayLike, SparseMatrix
 from sk_stormc.utils.validation import as_numbers
-from sk_stormc.values.least_squares import (
+from sk_stormc.values.markov import check_features, dense, minus_scaled, scale_rows
+from sk_stormc.values.sums.least_squares import (
     EIGENVALUE_ROUNDING,
     is_endless,
     root_of_inverse,
     solve_moments,
 )
-from sk_stormc.values.lstd import Moments
-from sk_stormc.values.markov import check_features, dense, minus_scaled, scale_rows
-from sk_stormc.values.problems import LARGEST_HESSIAN, LinearValue
+from sk_stormc.values.sums.lstd import Moments
+from sk_stormc.values.sums.problems import LARGEST_HESSIAN, LinearValue
 
 
 class ProjectedBellmanProblem(LinearValue):

@@ -8,10 +8,10 @@ import numpy as np
 
 from sk_stormc.utils.blocks import check_finite_rows
 from sk_stormc.utils.validation import as_numbers
-from sk_stormc.values.episodes import check_episode, check_terminal, order_of
-from sk_stormc.values.log_blocks import check_whole
-from sk_stormc.values.log_warnings import warn_of_gaps, warn_of_mean_ratio
-from sk_stormc.values.transitions import check_ratios
+from sk_stormc.values.reading.episodes import check_episode, check_terminal, order_of
+from sk_stormc.values.reading.log_warnings import warn_of_gaps, warn_of_mean_ratio
+from sk_stormc.values.reading.transitions import check_ratios
+from sk_stormc.values.sums.log_blocks import check_whole
 
 
 class Weights:

@@ -4,12 +4,12 @@ import numpy as np
 from scipy import sparse
 
 from sk_stormc.streams.problem import stack
-from sk_stormc.values.least_squares import solve_rows
 from sk_stormc.values.markov import dense, largest_values, scale_rows, summed_entries
-from sk_stormc.values.problems import LARGEST_HESSIAN, BellmanProblem, inverse
-from sk_stormc.values.projected import ProjectedBellmanProblem
-from sk_stormc.values.states import distinct_rows
-from sk_stormc.values.transitions import by_state
+from sk_stormc.values.reading.states import distinct_rows
+from sk_stormc.values.sums.least_squares import solve_rows
+from sk_stormc.values.sums.lstd import by_state
+from sk_stormc.values.sums.problems import LARGEST_HESSIAN, BellmanProblem, inverse
+from sk_stormc.values.sums.projected import ProjectedBellmanProblem
 
 # fraction of transitions from states visited more than once, from which "auto" may
 # select "bellman"; with fewer its bias is large

@@ -11,27 +11,27 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from sk_stormc.utils.validation import naming
-from sk_stormc.values.action_blocks import (
-    Transitions,
-    equations,
-    expected_pairs,
-    expected_values,
-    pairs,
-    sums_by_action,
-)
 from sk_stormc.values.action_values import ActionValueEstimator
-from sk_stormc.values.log_order import warn_of_rows
-from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
 from sk_stormc.values.markov import refuse_rows
-from sk_stormc.values.policies import chances_of, check_actions, check_policy
-from sk_stormc.values.states import checked_data
-from sk_stormc.values.transitions import (
+from sk_stormc.values.reading.actions import chances_of, check_actions, check_policy
+from sk_stormc.values.reading.log_order import warn_of_rows
+from sk_stormc.values.reading.log_warnings import warn_of_no_ends, warn_of_state_numbers
+from sk_stormc.values.reading.states import checked_data
+from sk_stormc.values.reading.transitions import (
     LogColumns,
     Successors,
     fitted_features,
     successors,
     successors_in,
     transform,
+)
+from sk_stormc.values.sums.action_blocks import (
+    Transitions,
+    equations,
+    expected_pairs,
+    expected_values,
+    pairs,
+    sums_by_action,
 )
 
 NEEDED = {
@@ -206,10 +206,10 @@ def equations_of(log, rows, Z, next_Z, gamma):
     number, n = log.action[rows], len(rows)
     parts = Z[rows], next_Z[rows], log.y[rows], np.full(n, 1 / n), number
     C, _, b, largest = sums_by_action(*parts, m)
-    ongoing = np.flatnonzero(~log.following.terminal[rows])
+    on = np.flatnonzero(~log.following.terminal[rows])
     led = None
-    if len(ongoing) and gamma:
-        chances = log.after[rows[ongoing]]
-        led = Transitions(*parts[:2], parts[3], number, ongoing, chances)
+    if len(on) and gamma:
+        left, after, _, weights, _ = (part[on] for part in parts)
+        led = Transitions(left, after, weights, number[on], log.after[rows[on]])
     counts = np.bincount(number, minlength=m)
     return equations(C, b, largest, model._alphas(Z.shape[1]), gamma, led, counts)

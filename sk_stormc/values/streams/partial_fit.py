@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -18,8 +18,9 @@ from sk_stormc.streams.problem import WINDOW, stack
 from sk_stormc.utils.frames import is_table
 from sk_stormc.utils.validation import is_word, short
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.action_blocks import expected_pairs, pairs
-from sk_stormc.values.episodes import (
+from sk_stormc.values.markov import refuse_rows
+from sk_stormc.values.reading.actions import distinct_actions, numbers_of
+from sk_stormc.values.reading.episodes import (
     WARNED_SHARE,
     check_episode,
     check_terminal,
@@ -27,31 +28,34 @@ from sk_stormc.values.episodes import (
     fading,
     remaining,
 )
-from sk_stormc.values.least_squares import of_columns
-from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
-from sk_stormc.values.lstd import ILL_CONDITIONED, Collected, attributes_of, forget
-from sk_stormc.values.markov import refuse_rows
-from sk_stormc.values.policies import distinct_actions, numbers_of
-from sk_stormc.values.transition_stream import TransitionStream
-from sk_stormc.values.transitions import LogColumns, Reader, order_of_log
-from sk_stormc.values.uncertainty import MAX_GROUPED_FEATURES, Groups
+from sk_stormc.values.reading.log_warnings import warn_of_no_ends, warn_of_state_numbers
+from sk_stormc.values.reading.transitions import LogColumns, Reader, order_of_log
+from sk_stormc.values.streams.transition_stream import TransitionStream
+from sk_stormc.values.sums.action_blocks import expected_pairs, pairs
+from sk_stormc.values.sums.least_squares import of_columns
+from sk_stormc.values.sums.lstd import (
+    ILL_CONDITIONED,
+    LARGEST_STREAM,
+    Collected,
+    attributes_of,
+    forget,
+)
+from sk_stormc.values.sums.traces import Traces
+from sk_stormc.values.sums.uncertainty import MAX_GROUPED_FEATURES, Groups
 
-# features for which the moments, four square matrices, still fit in 512 MB
-LARGEST_STREAM = 4000
 
-
-def read_chunk(estimator, X, y, action, log_columns):
+def read_chunk(estimator, before, X, y, action, log_columns):
     """The `Chunk` of more rows of a stream, the transformer, which the first rows fit,
     and the columns of rows that wait for their successors.
 
-    Rows that have waited are read again with the new ones.
+    The rows that have waited ``before`` are read again with the new ones.
     """
     reader = Reader(estimator, "chunk", getattr(estimator, "features_", None))
     labels, time, waiting = log_columns.episode, log_columns.time, None
     if log_columns.next_X is not None or (labels is None and time is None):
         return reader(0, X, y, action, log_columns), reader.features, None
     checked = reader.checked(X, y, action, log_columns)
-    before, n = estimator._pending, len(checked[0])
+    n = len(checked[0])
     log_columns = LogColumns(
         terminal=check_terminal(log_columns.terminal, n),
         time=None if time is None else check_time(time, n),
@@ -157,6 +161,18 @@ class Counts(NamedTuple):
         return many or self.unknown() > 1 / math.sqrt(self.ended)
 
 
+@dataclass(frozen=True)
+class ValueStream:
+    """What `partial_fit` of values continues from."""
+
+    # the sums or the run of a solver, `Collected` or `StreamRun`
+    run: Any = None
+    held: dict | None = None  # parameters that must not change
+    counts: Counts = Counts()
+    waiting: dict | None = None  # columns of rows whose successors may come
+    groups: Groups | None = None  # sums for groups of the episodes
+
+
 def warn_of_lost(before, now):
     """Warn when the rows without a successor begin to matter."""
     if now.biased() and not before.biased():
@@ -168,70 +184,45 @@ def warn_of_lost(before, now):
         )
 
 
-def check_constant(estimator, held):
-    """Return the parameters that must not change during a stream. Raise a ValueError if
-    one has changed."""
-    if estimator._stream is None and estimator._pending is None:
-        return held
-    for name, before in estimator._held.items():
-        now = held[name]
-        if before is now or (
-            not callable(now) and not callable(before) and np.array_equal(before, now)
+def held_parameters(estimator, exact, labelled):
+    """The parameters that must not change during a stream. Raises a ValueError if one
+    has changed."""
+    parameters, before = vars(estimator), estimator._stream
+    names = "gamma", "half_life", "fit_intercept", "policy"
+    names = *names, "trace_decay" if exact else "alpha"
+    solver = "lstd" if exact else type(estimator._stepping_solver()).__name__
+    held = {"solver": solver, "episode": "given" if labelled else "None"}
+    held |= {name: parameters[name] for name in names if name in parameters}
+    for name, was in (before.held if before else {}).items():
+        now = held.get(name)
+        if was is now or (
+            not callable(now) and not callable(was) and np.array_equal(was, now)
         ):
             continue
-        before, now = (
-            value if isinstance(value, str) else short(value) for value in (before, now)
-        )
+        was, now = (v if isinstance(v, str) else short(v) for v in (was, now))
         raise ValueError(
-            f"{name} must stay {before} while its stream goes on, got {now}: begin "
-            "again with fit or a clone"
+            f"{name} must stay {was} while its stream goes on, got {now}: begin again "
+            "with fit or a clone"
         )
     return held
-
-
-def add_to_moments(estimator, chunk, alpha, left=1.0):
-    """The moments of a stream with more transitions, their solution, and the attributes
-    of this. ``left`` is the discount factor of the weights of earlier transitions."""
-    d = chunk.Z.shape[1]
-    if d > LARGEST_STREAM:
-        raise ValueError(
-            f"X must have at most {LARGEST_STREAM} features for partial_fit with "
-            "solver='lstd', which keeps four matrices of n_features x n_features "
-            f"numbers ({32 * d**2 / 1e9:.1f} GB here), got {d}, the intercept "
-            "included, for all actions together: set a stochastic solver, or features= "
-            "with fewer columns"
-        )
-    collected = estimator._stream
-    warned = (
-        collected is not None
-        and vars(estimator).get("condition_number_", 0.0) >= ILL_CONDITIONED
-    )
-    collected = collected or Collected.none(d, estimator.gamma, estimator.trace_decay)
-    if left != 1:
-        collected = replace(collected, moments=collected.moments * left)
-    collected = collected.plus(chunk)
-    moments, solution = collected.moments, collected.solution(alpha)
-    exact = attributes_of(solution, moments.n_rows, StopReason.EXHAUSTED, warned=warned)
-    return moments, solution.x, exact | {"_stream": collected}
 
 
 def continue_stream(estimator, X, y, log_columns, action=None, actions=None):
     """Run `partial_fit` of either estimator on a copy, which is discarded if an
     exception is raised."""
     estimator._make_solver()  # raises if a parameter of the solver is wrong
-    labelled, fitted = log_columns.episode is not None, hasattr(estimator, "coef_")
+    stream = estimator._stream or ValueStream()
+    labelled = log_columns.episode is not None
     names = log_columns.names(estimator._given)
-    chunk, features, waiting = read_chunk(estimator, X, y, action, log_columns)
-    if not fitted:
-        warn_of_state_numbers(estimator.features, chunk.states)
-    earlier = estimator._counts or Counts()
-    counts = earlier.plus(len(y), chunk.terminal, len(chunk.waiting))
-    warn_of_lost(earlier, counts)
+    chunk, features, waiting = read_chunk(
+        estimator, stream.waiting, X, y, action, log_columns
+    )
+    counts = stream.counts.plus(len(y), chunk.terminal, len(chunk.waiting))
+    warn_of_lost(stream.counts, counts)
     if "terminal" not in names[0]:
-        first = estimator._counts is None
-        warn_of_no_ends(
-            log_columns, first if labelled else earlier.lost == 0 < counts.lost
-        )
+        first = estimator._stream is None
+        lost = stream.counts.lost == 0 < counts.lost
+        warn_of_no_ends(log_columns, first if labelled else lost)
     d, gamma, half_life = chunk.Z.shape[1], estimator.gamma, estimator.half_life
     exact = (
         estimator.has_actions
@@ -242,98 +233,98 @@ def continue_stream(estimator, X, y, log_columns, action=None, actions=None):
             "gamma must be < 1 for partial_fit, except with solver='lstd', got "
             f"{gamma!r}"
         )
-    check_kind(estimator, exact)
-    parameters = vars(estimator)
-    constant = "gamma", "half_life", "fit_intercept", "policy"
-    constant = *constant, "trace_decay" if exact else "alpha"
-    held = {name: parameters[name] for name in constant if name in parameters}
-    held = check_constant(
-        estimator, held | {"episode": "given" if labelled else "None"}
-    )
-    alpha, shape, values = estimator._alphas(d), (d,), {}
+    held = held_parameters(estimator, exact, labelled)
     if estimator.has_actions:
-        labels = labels_of(estimator, chunk.action, actions)
-        chunk = pairs_of(chunk, labels, parameters["policy"])
-        alpha, shape = np.tile(alpha, len(labels)), (len(labels), d)
-        values = {"actions_": labels}
+        values = {"actions_": labels_of(estimator, chunk.action, actions)}
+        chunk = pairs_of(chunk, values["actions_"], estimator.policy)
+    else:
+        reason = "a stream does not group the transitions of a state"
+        values = {"objective_": "projected", "objective_reason_": reason}
+    if not hasattr(estimator, "coef_"):
+        warn_of_state_numbers(estimator.features, chunk.states)
     left = remaining(half_life, len(chunk.y))
     faded = replace(chunk, weights=chunk.weights * fading(half_life, chunk.when))
-    groups = estimator._groups
+    groups = stream.groups
     if labelled and not estimator.has_actions and d <= MAX_GROUPED_FEATURES:
-        groups = groups or Groups.none(d, gamma, estimator.trace_decay)
-        groups = groups.plus(faded, left)
-    w = known = None
-    if exact:
-        moments, x, exact = add_to_moments(estimator, faded, alpha, left)
-        if moments.weight or not fitted:  # otherwise no row counts so far
-            w, known = x.reshape(shape), moments.largest.reshape(shape) > 0
-        forget(estimator)
-        vars(estimator).update(exact)
-    else:
-        # with a half-life the stream discounts the weights, in chronological order
-        some = (
-            chunk.weights > 0
-            if half_life is None
-            else np.argsort(chunk.when, kind="stable")
-        )
-        rows = tuple(part[some] for part in chunk.rows)
-        w = np.zeros(d)
-        if fitted:
-            w = np.append(estimator.coef_, estimator.intercept_)[:d]
-        forget(estimator)
-        w = run_on_stream(estimator, rows, w) if len(rows[2]) else w
-    if w is not None:
-        values |= of_columns(w, estimator.fit_intercept)
-    if not estimator.has_actions:
-        values |= {
-            "objective_": "projected",
-            "objective_reason_": "a stream does not group the transitions of a state",
-        }
-    elif known is not None:
-        values["_known"] = known[:, : d - estimator.fit_intercept]
+        begun = Groups(gamma, Traces(gamma * estimator.trace_decay))
+        groups = (groups or begun).plus(faded, left)
+    run, found = (
+        solve_sums(estimator, stream.run, faded, d, left)
+        if exact
+        else run_solver(estimator, stream.run, chunk, d)
+    )
     vars(estimator).update(
-        values,
+        values | found,
         features_=features,
-        _pending=waiting,
+        _stream=ValueStream(run, held, counts, waiting, groups),
         _given=names,
-        _held=held,
-        _groups=groups,
         _spread=None,
-        _counts=counts,
     )
 
 
-def check_kind(estimator, exact):
-    """Raise a ValueError if a stream of an iterative solver is continued with "lstd",
-    or the reverse."""
-    stream = estimator._stream
-    if stream is not None and isinstance(stream, Collected) != exact:
-        before = repr(estimator.solver_) if exact else "'lstd'"
+def solve_sums(estimator, before, chunk, d, left):
+    """The sums of a stream with more transitions, and the attributes of their solution.
+
+    ``left`` is the discount factor of the weights of earlier transitions, and d the
+    number of features of a state.
+    """
+    n_columns = chunk.Z.shape[1]
+    if n_columns > LARGEST_STREAM:
         raise ValueError(
-            f"solver must stay {before} while its stream goes on, got "
-            f"{estimator.solver!r}: begin again with fit or a clone"
+            f"X must have at most {LARGEST_STREAM} features for partial_fit with "
+            "solver='lstd', which keeps four matrices of n_features x n_features "
+            f"numbers ({32 * n_columns**2 / 1e9:.1f} GB here), got {n_columns}, the "
+            "intercept included, for all actions together: set a stochastic solver, or "
+            "features= with fewer columns"
         )
+    condition = vars(estimator).get("condition_number_", 0.0)
+    warned = before is not None and condition >= ILL_CONDITIONED
+    sums = before or Collected.none(n_columns, estimator.gamma, estimator.trace_decay)
+    if left != 1:
+        sums = replace(sums, moments=sums.moments * left)
+    sums = sums.plus(chunk)
+    moments = sums.moments
+    solution = sums.solution(np.tile(estimator._alphas(d), n_columns // d))
+    forget(estimator)
+    found = attributes_of(solution, moments.n_rows, StopReason.EXHAUSTED, warned=warned)
+    # otherwise no row counts so far
+    if moments.weight or not hasattr(estimator, "coef_"):
+        shape = (-1, d) if estimator.has_actions else d
+        found |= of_columns(solution.x.reshape(shape), estimator.fit_intercept)
+        known = moments.largest.reshape(shape)[..., : d - estimator.fit_intercept] > 0
+        found["_known"] = known
+    return sums, found
 
 
-def run_on_stream(estimator, rows, w):
-    """The coefficients of an iterative solver after these rows. w are the coefficients
-    before them."""
-    d = len(w)
-    window = max(WINDOW, 10 * d)
+def run_solver(estimator, before, chunk, d):
+    """The run of an iterative solver after more transitions, and its coefficients.
+
+    With a half-life the stream discounts the weights, in chronological order.
+    """
+    some = chunk.weights > 0
+    if estimator.half_life is not None:
+        some = np.argsort(chunk.when, kind="stable")
+    rows = tuple(part[some] for part in chunk.rows)
+    w = np.zeros(d)
+    if hasattr(estimator, "coef_"):
+        w = np.append(estimator.coef_, estimator.intercept_)[:d]
+    forget(estimator)
+    estimator._stream = before
+    result, window = None, max(WINDOW, 10 * d)
 
     def open_stream(batches):
         return TransitionStream(
             batches, window, estimator.gamma, estimator._alphas(d), estimator.half_life
         )
 
-    result = estimator._stream_on(
-        rows, window, open_stream, w if w.any() else None, settles=True
-    )
-    if result is None:
-        return w
-    if result.n_iter:
-        warn_if_far(estimator._stream.stream, result.x)
-    return result.x
+    if len(rows[2]):
+        x0 = w if w.any() else None
+        result = estimator._stream_on(rows, window, open_stream, x0, settles=True)
+    if result is not None:
+        w = result.x
+        if result.n_iter:
+            warn_if_far(estimator._stream.stream, w)
+    return estimator._stream, of_columns(w, estimator.fit_intercept)
 
 
 def warn_if_far(stream, x):
@@ -362,7 +353,7 @@ def warn_if_far(stream, x):
 def streams_actions(estimator):
     """Whether an `ActionValueEstimator` supports `partial_fit`; otherwise raise an
     AttributeError (see `only_if`)."""
-    if is_word(vars(estimator)["policy"], "greedy"):
+    if is_word(estimator.policy, "greedy"):
         raise AttributeError(
             "policy='greedy' evaluates several policies on all transitions, so it "
             "needs them at once: partial_fit is for a given policy"

@@ -12,10 +12,10 @@ from sk_stormc.core.metrics import Metric
 from sk_stormc.streams.problem import StreamingProblem
 from sk_stormc.streams.rows import Position
 from sk_stormc.streams.source import StreamSource
-from sk_stormc.values.episodes import fading, remaining, remembered
-from sk_stormc.values.lstd import Moments
 from sk_stormc.values.markov import minus_scaled
-from sk_stormc.values.projected import ProjectedBellmanProblem
+from sk_stormc.values.reading.episodes import fading, remaining, remembered
+from sk_stormc.values.sums.lstd import Moments
+from sk_stormc.values.sums.projected import ProjectedBellmanProblem
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.states import HASHED, distinct_rows
+from sk_stormc.values.reading.states import HASHED, distinct_rows
 
 COMPARED = 2**21  # most numbers of X that are compared
 EQUAL_UP_TO = 1e-6  # of the range of a column, for numbers that were rounded

@@ -11,7 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.blocks import added
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.action_blocks import (
+from sk_stormc.values.markov import dense
+from sk_stormc.values.reading.actions import numbers_of, warn_of_unknown
+from sk_stormc.values.sums.action_blocks import (
     LARGEST_SYSTEM,
     ActionBlocks,
     Transitions,
@@ -23,13 +25,10 @@ from sk_stormc.values.action_blocks import (
     pairs,
     sums_by_action,
 )
-from sk_stormc.values.least_squares import Solution
-from sk_stormc.values.markov import dense, scale_rows
-from sk_stormc.values.objectives import with_ridge
-from sk_stormc.values.policies import numbers_of, warn_of_unknown
-from sk_stormc.values.projected import ProjectedBellmanProblem
-from sk_stormc.values.transitions import NONE, Chunk
-from sk_stormc.values.uncertainty import spread_of_sums, sums_of_episodes
+from sk_stormc.values.sums.least_squares import Solution
+from sk_stormc.values.sums.objectives import with_ridge
+from sk_stormc.values.sums.projected import ProjectedBellmanProblem
+from sk_stormc.values.sums.uncertainty import spread_of_sums, sums_of_episodes
 
 # columns of all actions together up to which rows in blocks are added up
 LARGEST_FORMED = 4000
@@ -120,14 +119,11 @@ class ActionSums:
     psi(s'_k, a). All of them consist of blocks of n_features x n_features, one for each
     pair of actions. The solution adds the ridge to A and C, which is equivalent to
     additional transitions, each from a state with a single feature to the end of the
-    episode, without reward. A policy is a `GreedyPolicy`, or a given one. The log is a
-    `Chunk` or a `LogBlocks`.
+    episode, without reward. A policy is a `GreedyPolicy`, or a given one.
     """
 
     def __init__(self, log, estimator):
         total = log.sum(sums_of_actions)
-        if total is None:
-            raise ValueError(NONE)
         by_action, self.weight, self.n_rows, self.n_ongoing, rewards = total
         self.log, self.gamma = log, estimator.gamma
         self.actions = np.array(sorted(by_action))
@@ -143,13 +139,12 @@ class ActionSums:
         # the highest reward, and minus the lowest one
         self.rewards = rewards.values
         self.uniform = GreedyPolicy()
-        in_memory = isinstance(log, Chunk)
-        self._block = (
-            action_block(log, self.actions, self.occurs) if in_memory else None
-        )
+        self._block = None
+        if log.in_memory:
+            self._block = action_block(log.chunk, self.actions, self.occurs)
         self.goes_on = self.n_ongoing > 0 < self.gamma
         # whether sums are formed for each pair of actions
-        self.formed = self.goes_on and (m * d <= LARGEST_SYSTEM or not in_memory)
+        self.formed = self.goes_on and (m * d <= LARGEST_SYSTEM or not log.in_memory)
         if self.formed and m * d > LARGEST_FORMED:
             raise ValueError(
                 f"X must have at most {LARGEST_FORMED} features for rows in blocks, of "
@@ -158,9 +153,8 @@ class ActionSums:
             )
         self._solved = None  # the last equations
         # the last policy with sums, and these
-        self._led = self.uniform, Uniform(after)
-        if self.formed:
-            self._led = self.uniform, np.repeat(after[:, :, None], m, axis=2) / m
+        led = Uniform(after)
+        self._led = self.uniform, led.matrix() if self.formed else led
 
     def _sum(self, function):
         """Add up ``function(*action_block)`` over the log."""
@@ -187,15 +181,13 @@ class ActionSums:
             if before is not None:
                 digest = hashlib.sha256(chances.indices).digest()
             led = None
-            if formed:
-                led = led_to(t, ongoing, next_Z, number, dense(chances))
-            elif goes_on:
-                rows = t.Z, t.next_Z, t.weights / weight
-                led = Transitions(*rows, number, ongoing, chances)
-            return led, rare, changed, [digest]
+            if goes_on:
+                rows = t.Z[ongoing], next_Z, t.weights[ongoing] / weight
+                led = Transitions(*rows, number[ongoing], chances)
+            return led.matrix() if formed else led, rare, changed, [digest]
 
         led, rare, changed, digests = self._sum(of_block)
-        self._led = policy, led / weight if formed else led
+        self._led = policy, led
         n = max(1, self.n_ongoing)
         return rare / n, changed / n, tuple(digests)
 
@@ -206,7 +198,7 @@ class ActionSums:
         led = self._led[1]
         sums = self.C, self.b, self.largest, self.ridge, self.gamma
         if self.formed:
-            return WholeEquations(*sums, led.reshape(2 * (self.b.size,)), self.n_rows)
+            return WholeEquations(*sums, led, self.n_rows)
         return ActionBlocks(*sums, led if self.goes_on else None, self.counts)
 
     def solution(self, policy):
@@ -293,20 +285,6 @@ def chances_in(policy, t, next_Z, unknown, actions):
     if isinstance(policy, GreedyPolicy):
         return policy.chances(next_Z, unknown, len(actions))
     return t.following.chances(policy, actions)
-
-
-def led_to(t, ongoing, next_Z, number, chances):
-    """The sums of psi_k psi'_k^T, of shape (n_actions, d, n_actions, d)."""
-    m, d = chances.shape[1], next_Z.shape[1]
-    led = np.zeros((m, d, m, d))
-    for a in range(m):
-        of_action = np.flatnonzero(number[ongoing] == a)
-        for b in range(m):
-            taken = of_action[chances[of_action, b] > 0]
-            rows = ongoing[taken]
-            weighted = scale_rows(chances[taken, b] * t.weights[rows], t.Z[rows])
-            led[a, :, b] = dense(weighted.T @ next_Z[taken])
-    return led
 
 
 class SumsOfActions(dict):

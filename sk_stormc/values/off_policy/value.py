@@ -22,12 +22,16 @@ from sk_stormc.utils.validation import (
 )
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.action_values import ActionValueEstimator
-from sk_stormc.values.doubly_robust import cross_fitted, folds_of, read_q_log
-from sk_stormc.values.importance_weights import Episodes, estimate, read_ratios
-from sk_stormc.values.log_order import warn_of_running_sums
-from sk_stormc.values.log_warnings import effective_size, warn_of_ratios
 from sk_stormc.values.markov import check_discount
-from sk_stormc.values.uncertainty import FEW_EPISODES
+from sk_stormc.values.off_policy.doubly_robust import cross_fitted, folds_of, read_q_log
+from sk_stormc.values.off_policy.importance_weights import (
+    Episodes,
+    estimate,
+    read_ratios,
+)
+from sk_stormc.values.reading.log_order import warn_of_running_sums
+from sk_stormc.values.reading.log_warnings import effective_size, warn_of_ratios
+from sk_stormc.values.sums.uncertainty import FEW_EPISODES
 
 METHODS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")
 REMEDY = (
@@ -63,7 +67,7 @@ class PolicyValue:
     Examples
     --------
     >>> import numpy as np
-    >>> from sk_stormc.values.off_policy import PolicyValue
+    >>> from sk_stormc.values.off_policy.value import PolicyValue
     >>> one = PolicyValue(2.0, 0.5, np.array([1.5, 2.5]), 2.0)
     >>> other = PolicyValue(1.0, 0.5, np.array([0.5, 1.5]), 2.0)
     >>> (one - other).std_error

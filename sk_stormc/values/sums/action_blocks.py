@@ -10,14 +10,14 @@ from scipy.linalg import block_diag
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigs, gmres
 from sklearn.utils import gen_batches
 
-from sk_stormc.values.least_squares import (
+from sk_stormc.values.markov import dense, largest_values, scale_rows
+from sk_stormc.values.sums.least_squares import (
     SINGULAR,
     Solution,
     inverse_lengths,
     refuse_no_ends,
 )
-from sk_stormc.values.lstd import Moments
-from sk_stormc.values.markov import dense, largest_values, scale_rows
+from sk_stormc.values.sums.lstd import Moments
 
 # number of columns of all actions together up to which the system is formed as a whole,
 # which gives its rank and its condition number
@@ -85,24 +85,32 @@ def sums_by_action(Z, next_Z, y, weights, number, m):
 
 
 class Transitions:
-    """The transitions of a log, as factors of the sums L = sum_k d_k psi_k psi'_k^T.
+    """Transitions that go on, as factors of the sums L = sum_k d_k psi_k psi'_k^T.
 
-    ``chances`` are the probabilities of the actions in the successors of the
-    transitions that are ``ongoing``, of shape (n_ongoing, n_actions).
+    ``number`` are those of the actions, and ``chances`` the probabilities of the
+    actions in the successors, of shape (n_transitions, n_actions).
     """
 
-    def __init__(self, Z, next_Z, weights, number, ongoing, chances):
-        self.shape, self.next_Z = (chances.shape[1], Z.shape[1]), next_Z[ongoing]
-        psi = pairs(Z[ongoing], number[ongoing], chances.shape[1])
-        self.weighted = scale_rows(weights[ongoing], psi)
+    def __init__(self, Z, next_Z, weights, number, chances):
+        self.shape = chances.shape[1], Z.shape[1]
+        self.left, self.next_Z, self.number = scale_rows(weights, Z), next_Z, number
         if (
             not sparse.issparse(chances)
             and 8 * np.count_nonzero(chances) < chances.size
         ):
             chances = sparse.csr_array(chances)
-        self.chances, self.next_psi = chances, None
-        if sparse.issparse(chances):
-            self.next_psi = expected_pairs(self.next_Z, chances)
+        self.chances = chances
+
+    @cached_property
+    def weighted(self):
+        """The d_k psi_k."""
+        return pairs(self.left, self.number, self.shape[0])
+
+    @cached_property
+    def next_psi(self):
+        """The psi'_k, or None if they have many entries."""
+        sparse_ones = sparse.issparse(self.chances)
+        return expected_pairs(self.next_Z, self.chances) if sparse_ones else None
 
     def led(self, W):
         """L W, of shape (n_actions, n_features)."""
@@ -124,14 +132,15 @@ class Transitions:
 
     def matrix(self):
         """L, with a row and a column for each feature of each action."""
-        if self.next_psi is not None:
-            return dense(self.weighted.T @ self.next_psi)
-        return np.hstack(
-            [
-                self.weighted.T @ dense(scale_rows(column, self.next_Z))
-                for column in self.chances.T
-            ]
-        )
+        (m, d), chances = self.shape, dense(self.chances)
+        led = np.zeros((m, d, m, d))
+        for a in range(m):
+            of_action = np.flatnonzero(self.number == a)
+            for b in range(m):
+                rows = of_action[chances[of_action, b] > 0]
+                weighted = scale_rows(chances[rows, b], self.left[rows])
+                led[a, :, b] = dense(weighted.T @ self.next_Z[rows])
+        return led.reshape(m * d, m * d)
 
 
 class Uniform:

@@ -14,7 +14,14 @@ from sklearn.utils.validation import check_array
 from sk_stormc.utils.frames import check_row_labels
 from sk_stormc.utils.validation import as_flags, as_numbers, row_weights
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.episodes import (
+from sk_stormc.values.markov import (
+    check_one_each,
+    largest_values,
+    refuse_rows,
+    side_by_side,
+)
+from sk_stormc.values.reading.actions import check_actions, policy_chances
+from sk_stormc.values.reading.episodes import (
     check_episode,
     check_terminal,
     fading,
@@ -23,8 +30,8 @@ from sk_stormc.values.episodes import (
     share_of_ends,
     shares,
 )
-from sk_stormc.values.log_order import warn_of_rows
-from sk_stormc.values.log_warnings import (
+from sk_stormc.values.reading.log_order import warn_of_rows
+from sk_stormc.values.reading.log_warnings import (
     warn_of_no_ends,
     warn_of_ranges,
     warn_of_ratios,
@@ -32,16 +39,7 @@ from sk_stormc.values.log_warnings import (
     warn_of_state_numbers,
     warn_of_unknown_successors,
 )
-from sk_stormc.values.markov import (
-    check_one_each,
-    largest_values,
-    minus_scaled,
-    normalized_weights,
-    refuse_rows,
-    side_by_side,
-)
-from sk_stormc.values.policies import check_actions, policy_chances
-from sk_stormc.values.states import HASHED, check_next, checked_data
+from sk_stormc.values.reading.states import HASHED, check_next, checked_data
 
 NONE = (
     "X must have a usable transition, with a successor or terminal, and of positive "
@@ -288,10 +286,6 @@ class Chunk:
         next_Z = self.next_Z[:, columns] * float(occurs.any())
         return replace(self, Z=self.Z[:, columns], next_Z=next_Z), columns
 
-    def sum(self, function):
-        """``function(chunk)`` of all transitions, as `LogBlocks.sum`."""
-        return function(self)
-
 
 @dataclass
 class Reader:
@@ -424,20 +418,3 @@ def fitted_features(estimator, X, y):
     """The transformer, fitted on the rows. None without one."""
     features = estimator.features
     return None if features is None else clone(features).fit(X, y)
-
-
-def by_state(rows, visited, gamma):
-    """Shares of the states, their features, and means over their transitions of phi -
-    gamma phi' and of the reward."""
-    (Z, next_Z, y, weights), (number, first) = rows, visited
-    visits, n = np.bincount(number, weights), len(y)
-    mean = sparse.csr_array(
-        (weights / visits[number], (number, np.arange(n))), shape=(len(first), n)
-    )
-    features = Z[first]
-    return (
-        normalized_weights(visits, len(visits)),
-        features,
-        minus_scaled(features, gamma, mean @ next_Z),
-        mean @ y,
-    )

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.episodes import WARNED_SHARE
+from sk_stormc.values.reading.episodes import WARNED_SHARE
 
 ROUTING = (
     "est.set_fit_request({0}).set_score_request({0}) after "

@@ -13,7 +13,6 @@ from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import FiniteSource
 from sk_stormc.utils.types import ArrayLike, SparseMatrix
 from sk_stormc.utils.validation import as_numbers, check_choice
-from sk_stormc.values.least_squares import EIGENVALUE_ROUNDING, solve_rows
 from sk_stormc.values.markov import (
     check_discount,
     check_features,
@@ -23,6 +22,7 @@ from sk_stormc.values.markov import (
     normalized_weights,
     scale_rows,
 )
+from sk_stormc.values.sums.least_squares import EIGENVALUE_ROUNDING, solve_rows
 
 # number of variables up to which the preconditioner is a full matrix; that of more
 # takes seconds

@@ -17,11 +17,11 @@ from sk_stormc.utils.frames import check_row_labels
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_int, naming, short
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.episodes import check_episode
-from sk_stormc.values.log_warnings import warn_of_ratios
 from sk_stormc.values.markov import SUM_TOLERANCE, refuse_rows
-from sk_stormc.values.policies import chances_of, check_actions, check_policy
-from sk_stormc.values.states import HASHED, distinct_rows, rows_of
+from sk_stormc.values.reading.actions import chances_of, check_actions, check_policy
+from sk_stormc.values.reading.episodes import check_episode
+from sk_stormc.values.reading.log_warnings import warn_of_ratios
+from sk_stormc.values.reading.states import HASHED, distinct_rows, rows_of
 
 SIGNIFICANCE = 1e-3  # probability of a warning if the classifier has no misfit
 

@@ -1,8 +1,9 @@
-"""Logged transitions whose rows lie in blocks: in a file, or in the partitions of dask
+"""The log of a fit: in memory, or in blocks of a file or the partitions of dask
 collections."""
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,17 +22,18 @@ from sk_stormc.utils.blocks import (
 )
 from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.validation import check_numeric, row_weights
-from sk_stormc.values.episodes import check_episode, check_terminal, check_time
-from sk_stormc.values.problems import LARGEST_HESSIAN
-from sk_stormc.values.streams import LARGEST_STREAM
-from sk_stormc.values.transitions import (
+from sk_stormc.values.reading.episodes import check_episode, check_terminal, check_time
+from sk_stormc.values.reading.transitions import (
+    NONE,
     LogColumns,
     Reader,
     order_of_log,
     read_log,
     successors_in,
 )
-from sk_stormc.values.uncertainty import SumsByKey
+from sk_stormc.values.sums.lstd import LARGEST_STREAM
+from sk_stormc.values.sums.problems import LARGEST_HESSIAN
+from sk_stormc.values.sums.uncertainty import SumsByKey
 
 # successive rows in a sample, whose successors are then in it too
 SAMPLED_RUN = 256
@@ -59,8 +61,46 @@ def reads_blocks(X, log_columns, estimator):
     return estimator.solves_itself() and X.shape[1] < LARGEST_HESSIAN and not special
 
 
-class LogBlocks:
-    r"""A log in blocks: sums over its `Chunk`\ s.
+class Log:
+    """The log of a fit: sums over its `Chunk`, or `Chunk`s. ``columns`` are the numbers
+    of the features that it has, of ``n_columns``."""
+
+    in_memory = False
+    columns: np.ndarray
+    n_columns: int
+    features: Any  # the fitted transformer
+    table: Any  # X, or an empty table with its columns
+    given: tuple  # for `check_given`
+
+    def sum(self, function):
+        """Add up ``function(chunk)``."""
+        raise NotImplementedError
+
+    def spread_out(self, w):
+        """Numbers of all features, from those of the columns in the last axis."""
+        whole = np.zeros((*w.shape[:-1], self.n_columns))
+        whole[..., self.columns] = w
+        return whole
+
+
+class LogInMemory(Log):
+    """A log in memory, without the features that are 0 in all rows that count."""
+
+    in_memory = True
+
+    def __init__(self, estimator, X, y, log_columns, action=None):
+        self.table, self.given = X, log_columns.names()
+        reader = Reader(copy.copy(estimator))
+        chunk, occurs = read_log(reader, X, y, log_columns, action)
+        self.chunk, self.columns = chunk.without_zeros(occurs)
+        self.features, self.n_columns = reader.features, len(occurs)
+
+    def sum(self, function):
+        return function(self.chunk)
+
+
+class LogBlocks(Log):
+    """A log whose rows lie in blocks.
 
     Warnings are those of a sample of rows, on which ``features`` is fitted too. The
     sample contains all rows of a short log.
@@ -77,37 +117,42 @@ class LogBlocks:
             columns["sample_weight"] = None
         names = [name for name, column in columns.items() if column is not None]
         self.blocks = blocks_of(*(columns[name] for name in names), names=names)
-        self.empty, make_frame = without_rows(X), None
+        self.table, make_frame = without_rows(X), None
+        self.given = log_columns.successor_names(), False
         if columns_of(X) is not None:
-            make_frame = partial(type(self.empty), columns=self.empty.columns)
-        check_columns(self.empty, log_columns.next_X)
-        self.columns = Columns(names, columns_of(X), make_frame)
+            make_frame = partial(type(self.table), columns=self.table.columns)
+        check_columns(self.table, log_columns.next_X)
+        self.arguments = Arguments(names, columns_of(X), make_frame)
         blank = clone(estimator, safe=False)
-        validate_data(blank, self.empty, skip_check_array=True)
+        validate_data(blank, self.table, skip_check_array=True)
         self.reader = Reader(blank, n_rows=self.blocks.n_rows)
         if "episode" in names and log_columns.next_X is None:
             self.reader.steps = self._steps()
-        self._read_sample()
+        self.n_columns = self._read_sample()
+        self.columns = np.arange(self.n_columns)
         self.features = self.reader.features
 
     def sum(self, function):
         """Add up ``function(chunk)`` over the blocks that have any transitions that
-        count."""
-        columns, reader = self.columns, self.reader
+        count. Raises a ValueError if there are none."""
+        arguments, reader = self.arguments, self.reader
 
         def of_block(start, *parts):
-            chunk = reader(start, *columns(parts)).counted()
+            chunk = reader(start, *arguments(parts)).counted()
             return function(chunk) if len(chunk.y) else None
 
-        return self.blocks.sum(of_block)
+        total = self.blocks.sum(of_block)
+        if total is None:
+            raise ValueError(NONE)
+        return total
 
     def _steps(self):
         """The sums of the log for `share_of_ends`. Raises a ValueError for an episode
         that continues in the next block."""
-        columns = self.columns
+        arguments = self.arguments
 
         def of_block(start, *parts):
-            _, y, _, log_columns = columns(parts)
+            _, y, _, log_columns = arguments(parts)
             n, order = len(y), order_of_log(log_columns, len(y))
             terminal = check_terminal(log_columns.terminal, n)
             _, known = successors_in(order, terminal)
@@ -124,10 +169,10 @@ class LogBlocks:
 
     def _read_sample(self):
         """Fit ``features`` on a sample. Gives the warnings of `read_log` for the
-        sample."""
+        sample, and returns the number of features."""
         reader, n, ends = self.reader, self.blocks.n_rows, np.array(self.blocks.ends)
         # the sample's rows fit in 128 MB
-        most = min(2**17, max(SAMPLED_RUN, 2**24 // self.empty.shape[1]))
+        most = min(2**17, max(SAMPLED_RUN, 2**24 // self.table.shape[1]))
         if n <= most:
             rows = np.arange(n)
         elif reader.steps is not None:  # episodes begin with the blocks
@@ -143,12 +188,12 @@ class LogBlocks:
             rows = np.unique(begins[:, None] + np.arange(SAMPLED_RUN))
         parts = self.blocks.take(rows)
         try:
-            X, y, _, log_columns = self.columns(parts, finite=False)
+            X, y, _, log_columns = self.arguments(parts, finite=False)
             chunk, _ = read_log(reader, X, y, log_columns)
         except ValueError:
             reader.kind = "block"
             # raises with the number of the row in its partition
-            self.sum(lambda chunk: None)
+            self.sum(lambda chunk: 0)
             raise
         reader.kind, d = "block", chunk.Z.shape[1]
         if d > LARGEST_STREAM:
@@ -156,10 +201,11 @@ class LogBlocks:
                 f"X must have at most {LARGEST_STREAM} features for rows in blocks, "
                 f"got {d}"
             )
+        return d
 
 
 @dataclass
-class Columns:
+class Arguments:
     """The arguments of a `Reader` from the parts of a block."""
 
     names: list  # names of the parts

@@ -99,6 +99,14 @@ def continues(left, after, terminal):
     return follows
 
 
+def warn_if_disordered(chunk):
+    """Warn as `continues`, which traces within episodes only ask of the rows of one
+    after the other, if the rows of the episodes of a chunk are not in order."""
+    if chunk.episode is not None:
+        last = np.append(chunk.episode[1:] != chunk.episode[:-1], True)
+        continues(chunk.states, chunk.follows(), chunk.terminal | last)
+
+
 def same(after, left):
     """Whether rows are equal up to rounding to float32, or to six decimals.
 

@@ -11,16 +11,21 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.least_squares import (
+from sk_stormc.values.markov import (
+    dense,
+    largest_values,
+    minus_scaled,
+    normalized_weights,
+    scale_rows,
+)
+from sk_stormc.values.reading.log_warnings import warn_of_endless_values
+from sk_stormc.values.sums.least_squares import (
     check_ends,
     is_endless,
     solve_moments,
     solve_rows,
 )
-from sk_stormc.values.log_warnings import warn_of_endless_values
-from sk_stormc.values.markov import dense, largest_values, minus_scaled, scale_rows
-from sk_stormc.values.traces import Traces
-from sk_stormc.values.transitions import by_state
+from sk_stormc.values.sums.traces import Traces
 
 OVERFLOW = (
     "X, y and sample_weight must have finite products: divide very large ones by "
@@ -28,6 +33,8 @@ OVERFLOW = (
 )
 # condition number from which a solution may lose more than half of its digits
 ILL_CONDITIONED = 1e10
+# features for which the moments, four square matrices, still fit in 512 MB
+LARGEST_STREAM = 4000
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +67,9 @@ class Moments:
         return split(self.sums)
 
     @classmethod
-    def of(cls, Z, difference, y, weights, traced=None):
-        """The moments of transitions. ``traced`` are blocks of rows with their
-        eligibility traces; None means phi_k."""
+    def of(cls, Z, difference, y, weights, eligible=None):
+        """The moments of transitions. ``eligible`` are their eligibility traces; None
+        means phi_k."""
         n, d = Z.shape
         largest = largest_values(Z if (weights > 0).all() else Z[weights > 0])
         with np.errstate(over="ignore", invalid="ignore"):
@@ -72,31 +79,25 @@ class Moments:
                 (Z.T, weights[0]) if same else (scale_rows(weights, Z).T, 1.0)
             )
             C = factor * dense(weighted @ Z)
-            if traced is None:
-                A, b = factor * dense(weighted @ difference), factor * (weighted @ y)
-            else:
-                A, b = np.zeros((d, d)), np.zeros(d)
-                for rows, traces in traced:
-                    weighted = (weights[rows, None] * traces).T
-                    A += weighted @ difference[rows]
-                    b += weighted @ y[rows]
+            if eligible is not None:
+                weighted, factor = scale_rows(weights, eligible).T, 1.0
+            A, b = factor * dense(weighted @ difference), factor * (weighted @ y)
         sums = np.column_stack([A, C, b])
         if not np.isfinite(sums).all():
             raise ValueError(OVERFLOW)
         return cls(sums, float(weights.sum()), n, largest)
 
     @classmethod
-    def of_log(cls, Z, next_Z, y, weights, gamma):
+    def of_log(cls, Z, next_Z, y, weights, gamma, traced=None):
         """The moments of many transitions, computed block by block without large
-        temporary arrays."""
-        # blocks fit in the cache
+        temporary arrays. ``traced`` are blocks of rows with their traces."""
         total, step = cls.none(Z.shape[1]), max(256, 2**17 // Z.shape[1])
-        for start in range(0, len(y), step):
-            rows = slice(start, start + step)
+        # blocks fit in the cache
+        starts = range(0, len(y), step)
+        for rows, eligible in traced or ((slice(k, k + step), None) for k in starts):
             left = Z[rows]
-            total += cls.of(
-                left, minus_scaled(left, gamma, next_Z[rows]), y[rows], weights[rows]
-            )
+            difference = minus_scaled(left, gamma, next_Z[rows])
+            total += cls.of(left, difference, y[rows], weights[rows], eligible)
         return total
 
     def __add__(self, other: Moments) -> Moments:
@@ -179,16 +180,13 @@ class Collected:
 
     def plus(self, t):
         """Add the transitions of a chunk."""
-        traces = self.traces
-        if traces.decay and len(t.y):
-            traced = traces.over(t)
-            difference = minus_scaled(t.Z, self.gamma, t.next_Z)
-            moments = Moments.of(t.Z, difference, t.y, t.weights, traced)
-            moments = replace(moments, n_rows=np.count_nonzero(t.weights))
-            traces = traced.after
-        else:
+        if not self.traces.decay or not len(t.y):
             moments = Moments.of_log(*t.counted().rows, self.gamma)
-        return replace(self, moments=self.moments + moments, traces=traces)
+            return replace(self, moments=self.moments + moments)
+        traced = self.traces.over(t)
+        moments = Moments.of_log(*t.rows, self.gamma, traced)
+        moments = replace(moments, n_rows=np.count_nonzero(t.weights))
+        return replace(self, moments=self.moments + moments, traces=traced.after)
 
     def solution(self, alpha):
         """LSTD's solution, as in `Moments.solution`."""
@@ -202,6 +200,23 @@ def check_products(*parts):
             numbers = part.data if sparse.issparse(part) else part.ravel(order="K")
             if not np.isfinite(numbers @ numbers):
                 raise ValueError(OVERFLOW)
+
+
+def by_state(rows, visited, gamma):
+    """Shares of the states, their features, and means over their transitions of phi -
+    gamma phi' and of the reward."""
+    (Z, next_Z, y, weights), (number, first) = rows, visited
+    visits, n = np.bincount(number, weights), len(y)
+    mean = sparse.csr_array(
+        (weights / visits[number], (number, np.arange(n))), shape=(len(first), n)
+    )
+    features = Z[first]
+    return (
+        normalized_weights(visits, len(visits)),
+        features,
+        minus_scaled(features, gamma, mean @ next_Z),
+        mean @ y,
+    )
 
 
 def solve_bellman(rows, visited, gamma, alpha):
@@ -224,38 +239,8 @@ def forget(estimator):
         "condition_number_",
         "n_states_",
         "policy_changes_",
-        "_pending",
-        "_groups",
-        "_counts",
     ):
         vars(estimator).pop(name, None)
-
-
-def warn_if_undetermined(Z, first, n_columns):
-    """Warn if there are fewer distinct states than features that differ in them: other
-    values are not determined.
-
-    ``first`` are the first rows of the states, and the first ``n_columns`` of Z are
-    features.
-    """
-    n_states = len(first)
-    if 1 < n_states < n_columns:
-        features = dense(Z[first, :n_columns])
-        n_columns = int(np.count_nonzero(np.ptp(features, axis=0)))
-    warn_of_few_states(n_states, n_columns)
-
-
-def warn_of_few_states(n_states, n_columns):
-    """`warn_if_undetermined` for numbers of states and of features that differ in
-    them."""
-    if n_states < n_columns:
-        warn(
-            f"{n_states} distinct states do not determine the coefficients of "
-            f"{n_columns} features: the values of these states are fitted exactly, and "
-            "those of other states may be anything. Set alpha (1e-3 times the mean "
-            "square of a feature, say), use fewer features, or more transitions.",
-            ConvergenceWarning,
-        )
 
 
 def attributes_of(
