@@ -49,7 +49,7 @@ def read_log(args):
     state, columns, following = _guess(frame, args, columns)
     if args.target and not (columns["behaviour"] or columns["action"]):
         raise ValueError(
-            "--target needs --behaviour, the probabilities of the policy that acted, "
+            "--target needs --behaviour, the probabilities of the behaviour policy, "
             "or --action, from which they are estimated; got neither"
         )
     for name, found in (("state", state), ("reward", columns["reward"])):
@@ -223,7 +223,7 @@ def _features(path, states, categories):
 
 def _column(path, frame, name, option):
     """A column of numbers, or None. Probabilities are between 0 and 1, and those of the
-    policy that acted are positive."""
+    behaviour policy are positive."""
     if name is None:
         return None
     values = numbers(path, frame[[name]])[:, 0]

@@ -65,7 +65,7 @@ def add_arguments(parser):
     )
     probability = "the probability of the logged action under"
     add("--target", "A,B,...", f"{probability} other policies", names, ())
-    add("--behaviour", "COLUMN", f"{probability} the policy that acted")
+    add("--behaviour", "COLUMN", f"{probability} the behaviour policy")
     add(
         "--action",
         "COLUMN",
@@ -155,7 +155,7 @@ def _policies(args, log):
         from sklearn.preprocessing import StandardScaler
 
         classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-        estimated = "\nProbabilities of the policy that acted are estimated."
+        estimated = "\nProbabilities of the behaviour policy are estimated."
     roles = {
         role: name
         for role, name in (roles | {"probability": "behaviour"}).items()

@@ -50,7 +50,7 @@ def reason_for_blocks(estimator, X, log_columns):
     if estimator.objective != "auto":
         return "as given"
     if is_dask(X):
-        return "rows in partitions are added up, and not grouped by their states"
+        return "rows in partitions are summed, and not grouped by their states"
     hashes = np.concatenate(
         [
             digests(np.asarray(block, dtype=float))
