@@ -197,7 +197,7 @@ def test_a_map_of_a_mixed_table(capsys, mixed_tables):
     assert main([*args, "map.csv", "--mixed", "--new", "new.csv"]) == 0
     out = capsys.readouterr().out
     assert (
-        "40 points, 4 columns, labels: size, colour, since, weight" in out
+        "40 points, 4 columns: size, colour, since, weight; labels: label" in out
         and "new.csv: 2 new points" in out
     )
     frame = pd.read_csv("mixed.csv").drop(columns=["id", "label"])

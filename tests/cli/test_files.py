@@ -152,7 +152,8 @@ def test_arrays():
         "no dates, unit: basis-points, basis-points divided by 10,000",
     ]
     with pytest.raises(
-        ValueError, match="d.npz: --unit must not be 'percent', since 'returns_bp' has"
+        ValueError,
+        match="d.npz: --unit must be basis-points, since those are 'returns_bp'",
     ):
         read_returns("d.npz", unit="percent")
 

@@ -340,7 +340,13 @@ REFUSED = {
         [],
         "--state must name a column of --data, got none, expected some of ['reward'",
     ),
-    "a sheet of a text": ("map", POINTS, PLAIN, ["--sheet", 2], "--sheet needs one of"),
+    "a sheet of a text": (
+        "map",
+        POINTS,
+        PLAIN,
+        ["--sheet", 2],
+        "--sheet says nothing about .csv, but about .xlsx",
+    ),
     "all rows dropped": ("map", POINTS, PLAIN, ["--drop-last", 30], "must leave some"),
 }
 
