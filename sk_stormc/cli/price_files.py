@@ -1,5 +1,4 @@
-"""Prices in the user's files: their columns, their returns, and how they are told from
-returns."""
+"""Prices in the user's files: their columns, and how they are told from returns."""
 
 import re
 from itertools import compress
@@ -7,34 +6,11 @@ from itertools import compress
 import numpy as np
 
 from sk_stormc.cli.data_files import few
-from sk_stormc.datasets.prices import returns_from_prices
 from sk_stormc.portfolio.returns import looks_like_prices
 
 CLOSING = ("adj close", "adjusted close", "close")  # the best first
 VOLUMES = ("volume", "volumes", "vol")
 FIELDS = (*CLOSING, *VOLUMES, "open", "high", "low", "dividends", "stock splits")
-
-
-def convert_prices(data, index, drop_missing):
-    """Convert prices to returns, and keep the last prices."""
-    from pandas import DataFrame
-
-    prices, path = DataFrame(data.values, index, data.names), data.reading.file
-    complete = prices.notna().all(axis=1).to_numpy()
-    _refuse_volumes(path, data.values[complete], data.names)
-    try:
-        found = returns_from_prices(prices, "drop" if drop_missing else "raise")
-    except ValueError as error:
-        text, missing, _ = str(error).partition("missing='drop'")
-        text += "--drop-missing leaves out such periods" * bool(missing)
-        raise ValueError(f"{path}: {text}") from error
-    if data.dates is not None:
-        data.dates = list(compress(data.dates, complete))[1:]
-    if not complete.all():
-        dropped = (~complete).sum()
-        data.reading.facts.append(f"{dropped} periods with missing values dropped")
-    data.last_prices, data.values = data.values[complete][-1], found.to_numpy()
-    data.reading.facts.append("returns of prices")
 
 
 def _slow(values):
@@ -44,7 +20,7 @@ def _slow(values):
     return np.array([looks_like_prices(values[:, [j]]) for j in columns], dtype=bool)
 
 
-def _refuse_volumes(path, values, names):
+def refuse_volumes(path, values, names):
     """Raise a ValueError for columns beside prices that change ten times as much."""
     slow = _slow(values)
     if not slow.any() or slow.all():

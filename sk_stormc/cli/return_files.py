@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sk_stormc.cli.array_files import read_matrix
-from sk_stormc.cli.column_texts import is_number
+from sk_stormc.cli.column_texts import is_amount, is_number
 from sk_stormc.cli.data_files import (
     ARRAYS,
     DEFAULTS,
@@ -25,7 +25,12 @@ from sk_stormc.cli.data_files import (
     readable,
 )
 from sk_stormc.cli.header_rows import DATE, INDEX
-from sk_stormc.cli.price_files import closing_prices, convert_prices, refuse_prices
+from sk_stormc.cli.price_files import (
+    CLOSING,
+    closing_prices,
+    refuse_prices,
+    refuse_volumes,
+)
 from sk_stormc.cli.table_files import (
     are_dates,
     name_dates,
@@ -35,14 +40,13 @@ from sk_stormc.cli.table_files import (
     refuse_missing,
 )
 from sk_stormc.datasets.french import MISSING_CODES
+from sk_stormc.datasets.prices import returns_from_prices
 from sk_stormc.utils.frames import direction_of
 from sk_stormc.utils.validation import short
 
 UNITS = {"fractions": 1.0, "percent": 1e2, "basis-points": 1e4}
 # by the assets' median deviation
 _GUESSES = ((0.2, "fractions"), (20.0, "percent"), (np.inf, "basis-points"))
-# such as 5% and 0,5, which pandas does not read as numbers
-_AMOUNT = re.compile(r"[-+]?\d*[.,]?\d*\s*%?")
 
 
 @dataclass
@@ -131,14 +135,32 @@ def read_returns(path, drop_missing=False, unit=None, options=DEFAULTS):
                 f"{signed[0]!r}, and none in {bare[0]!r}"
             )
         unit = _known_unit(path, unit, "percent", "the numbers have percent signs")
+    if options.prices and unit not in (None, "guess"):
+        raise ValueError(f"{path}: --unit says nothing about prices, got {unit!r}")
+    missing = ~np.isfinite(data.values)
+    if not options.prices:
+        missing |= np.isin(data.values, MISSING_CODES)
+    complete = ~missing.any(axis=1)
+    if unit not in UNITS and not options.prices:
+        refuse_prices(path, data.values[complete], data.names)
+    if not (complete.all() or drop_missing):
+        remedy = "--drop-missing leaves such periods out"
+        refuse_missing(path, missing, data.names, "period", remedy, data.dates)
+    if not complete.any():
+        raise ValueError(
+            f"{path}: expected finite numbers, but in each period one is missing"
+        )
     if options.prices:
-        if unit not in (None, "guess"):
-            raise ValueError(f"{path}: --unit says nothing about prices, got {unit!r}")
-        index = None if data.dates is None else as_dates(data.dates)
-        convert_prices(data, index, drop_missing)
+        _convert_prices(data, complete)
     else:
-        _handle_missing(data, drop_missing, unit)
+        data.values = data.values[complete]
         _convert(data, data.values, unit)
+    if data.dates is not None:
+        # the first price has no return
+        data.dates = list(compress(data.dates, complete))[int(options.prices) :]
+    if not complete.all():
+        dropped = (~complete).sum()
+        data.reading.facts.append(f"{dropped} periods with missing values dropped")
     if len(data.values) < 2:
         raise ValueError(
             f"{path}: expected at least two periods, found {len(data.values)}"
@@ -180,27 +202,19 @@ def _take_benchmark(data, name):
     data.reading.used["benchmark"] = [name]
 
 
-def _handle_missing(data, drop, unit):
-    """Leave out periods with missing returns, or refuse them. Prices are refused
-    first."""
-    missing = ~np.isfinite(data.values) | np.isin(data.values, MISSING_CODES)
-    complete = ~missing.any(axis=1)
-    path = data.reading.file
-    if unit not in UNITS:
-        refuse_prices(path, data.values[complete], data.names)
-    if complete.all():
-        return
-    if not drop:
-        remedy = "--drop-missing leaves such periods out"
-        refuse_missing(path, missing, data.names, "period", remedy, data.dates)
-    if not complete.any():
-        raise ValueError(
-            f"{path}: expected finite returns, but in each period one is missing"
-        )
-    data.values = data.values[complete]
-    data.dates = data.dates and list(compress(data.dates, complete))
-    dropped = (~complete).sum()
-    data.reading.facts.append(f"{dropped} periods with missing values dropped")
+def _convert_prices(data, complete):
+    """Convert prices to returns, and keep the last prices."""
+    from pandas import DataFrame
+
+    path, prices = data.reading.file, data.values[complete]
+    refuse_volumes(path, prices, data.names)
+    index = None if data.dates is None else as_dates(data.dates)
+    try:
+        found = returns_from_prices(DataFrame(data.values, index, data.names), "drop")
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    data.last_prices, data.values = prices[-1], found.to_numpy()
+    data.reading.facts.append("returns of prices")
 
 
 def _convert(data, some, unit):
@@ -361,7 +375,7 @@ def _returns_of_table(path, options):
 
 def _dates(path, first, required):
     """The dates of the rows or None, and whether the first column is no asset."""
-    is_text = not any(is_number(cell) or _AMOUNT.fullmatch(str(cell)) for cell in first)
+    is_text = not any(is_number(cell) or is_amount(cell) for cell in first)
     counts = first.dtype.kind == "i" and len(first) > 2 and (np.diff(first) == 1).all()
     all_dates = all(re.fullmatch(DATE, str(cell)) for cell in first)
     if not (is_text or counts or all_dates or first.name.lower() in INDEX or required):
@@ -415,7 +429,8 @@ def _offer(frame, name):
 def _long(frame, date, asset):
     """How a long table is read."""
     values = [name for name in frame.columns if name not in (date, asset)]
-    value = values[-1] if values else "VALUE"
+    prices = [name for name in values if name.lower() in CLOSING]
+    *_, value = "VALUE", *values, *prices
     return f"A long table is read by --long {date},{asset},{value}"
 
 
