@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc.fitting.runs import Fit
-from sk_stormc.utils.blocks import is_dask
-from sk_stormc.utils.mapped_rows import MappedRows, blocks
+from sk_stormc.utils.blocks import MappedRows, blocks, is_dask
 from sk_stormc.values.least_squares import check_ends, of_columns
 from sk_stormc.values.linear_estimator import notify_of
 from sk_stormc.values.log_blocks import LogBlocks, reads_blocks
