@@ -297,7 +297,7 @@ CLAIMS = [
      lambda _: raises(lambda: CompositionalPortfolio(**HELD).partial_fit(*in_dask(X)), "partition")),
     ("coming_from", "In sk_stormc it is a parameter, 0.95 by default", lambda _: BellmanValueEstimator().gamma == 0.95),
     ("portfolio", "Texts with a year that cannot be read raise a ValueError where the order matters",
-     lambda _: raises(lambda: fitted(FRAME[:20].set_axis([f"{k + 1} janvier 2018" for k in range(20)]), half_life=50, **HELD), "order is not known")),
+     lambda _: raises(lambda: fitted(FRAME[:40].set_axis([f"{1 + k % 20} {('mai', 'juillet')[k // 20]} 2018" for k in range(40)]), half_life=50, **HELD), "order is not known")),
     ("portfolio", "Rows of averages or sums, and dates along the columns, raise an error", lambda folder: refuses_dates_along_columns(folder)),
     ("walk_forward", "arrays of another length raise an error",
      lambda _: raises(lambda: fitted(constraint=(0, np.ones(4)), budget=1), "4")),
