@@ -120,6 +120,13 @@ def test_ratios_if_the_mean_returns_of_some_assets_are_negative(
     assert rounds.dual_gap_ >= 0
 
 
+@pytest.mark.parametrize("kind", ["evar", "semideviation", "cvar"])
+def test_ratios_if_the_empty_portfolio_is_feasible(tmp_path, kind):
+    """No bound was found for 50 rounds, which ended with a warning."""
+    params = {"objective": "ratio", "constraint": (-0.2, 0.4)}
+    same_within_the_gap(*(fit(X, kind, **params) for X in (mapped(tmp_path, R), R)))
+
+
 SLOW = [
     pytest.param(kind, marks=pytest.mark.slow)
     for kind in (*KINDS[3:5], *KINDS[6:])

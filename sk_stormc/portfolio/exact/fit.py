@@ -24,9 +24,23 @@ from sk_stormc.portfolio.exact.tolerances import (
 from sk_stormc.utils.validation import is_word
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["TOL", "ExactMethod", "conclude_exact", "exact_method", "run_exact"]
+__all__ = [
+    "TOL",
+    "ExactMethod",
+    "conclude_exact",
+    "exact_method",
+    "goal_of",
+    "run_exact",
+]
 
 TOL = 1e-4  # default of the exact methods, which is also that of the other solvers
+
+
+def goal_of(portfolio, tol):
+    """The goal of a `CompositionalPortfolio`, as a function of its task."""
+    if portfolio.max_risk is not None:
+        return partial(WithinRisk, max_risk=portfolio.max_risk, tol=tol)
+    return Ratio if portfolio.objective == "ratio" else Utility
 
 
 def exact_method(portfolio, solver, task, limits=None):
@@ -60,17 +74,13 @@ def exact_method(portfolio, solver, task, limits=None):
             + ("use fewer periods or assets" if needs else "use solver='storm-c'")
         )
     tol = TOL if portfolio.tol is None else portfolio.tol
-    if portfolio.max_risk is not None:
-        objective = partial(WithinRisk, task, max_risk=portfolio.max_risk, tol=tol)
-    elif portfolio.objective == "ratio":
-        objective = partial(Ratio, task)
-    else:
-        objective = partial(ByMoments if solver == "moments" else Utility, task)
-    name = "newton" if solver == "auto" else solver
+    goal, name = goal_of(portfolio, tol), "newton" if solver == "auto" else solver
+    if name == "moments":
+        goal = ByMoments
     if limits is not None:
         name = "scip"
-        objective = partial(WithIntegerLimits, portfolio, objective, limits, tol)
-    return ExactMethod(name, objective, tol, portfolio.max_iter)
+        goal = partial(WithIntegerLimits, portfolio, goal, limits, tol)
+    return ExactMethod(name, partial(goal, task), tol, portfolio.max_iter)
 
 
 def run_exact(portfolio, method, task, fit):
