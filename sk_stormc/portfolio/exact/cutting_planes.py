@@ -111,7 +111,7 @@ def minimise_by_cuts(
             distance *= 10
         if gap.size < 0.9 * smallest:
             smallest, since = gap.size, k
-        solution.done = gap.size <= PROGRAM_TOLERANCE * terms
+        solution.done = not kept_near and gap.size <= PROGRAM_TOLERANCE * terms
         # without progress, new cuts are violated by less than the tolerance of HiGHS
         if gap.is_small or k - since >= (3 if solution.done else 30):
             break

@@ -165,7 +165,7 @@ class Utility:
 
     def spread(self, w, at=None):
         """The scale of the gap: the objective of equal weights minus that of w, or the
-        risk of w if it is larger.
+        risk of w and its costs if that is larger.
 
         A gap relative to this scale does not depend on the unit of the returns, on a
         shift of them, or on constant assets. ``at`` gives the objective of weights and
@@ -181,7 +181,7 @@ class Utility:
         if feasible.has_benchmark:
             deviation = max(deviation, 0.01 * at(feasible.empty)[1])
         risk = task.risk_weight * deviation**2 if task.measure.power == 2 else deviation
-        return max(of_equal - value, risk)
+        return max(of_equal - value, risk + feasible.value(w))
 
     def _figures(self, w):
         y = np.asarray(self.task.returns @ w, float)

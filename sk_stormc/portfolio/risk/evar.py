@@ -16,7 +16,7 @@ __all__ = ["EVaR"]
 
 def _coldest(spread):
     """A temperature at which EVaR is nearly the largest of losses with this spread."""
-    return max(1e-9 * float(spread), np.finfo(float).tiny)
+    return max(1e-12 * float(spread), np.finfo(float).tiny)
 
 
 def reweighted(losses, p, t):
