@@ -63,6 +63,14 @@ class Table:
         """The `PortfolioReturns` over all rows. It takes a pass."""
         return PortfolioReturns(self.rows.returns_of(w))
 
+    def on_line(self, a, b):
+        """The returns of a portfolio between two points, as a function of the part of
+        the way."""
+        both = a.returns.kept.beside(b.returns.kept)
+        return lambda part: PortfolioReturns(
+            both.map(lambda start, a, b: a + part * (b - a))
+        )
+
     def proposed(self, w, best):
         """The next portfolio, given the optimum of a table and the best point so
         far."""
@@ -98,6 +106,10 @@ class Moments(Table):
     def returns_of(self, w):
         """What the sums say of a portfolio, without a pass."""
         return ReturnsBySums(w @ self.covariance @ w)
+
+    def on_line(self, a, b):
+        """What the sums say of a portfolio between two points."""
+        return lambda part: self.returns_of(a.w + part * (b.w - a.w))
 
     def first(self):
         """The table, which is exact."""
