@@ -19,7 +19,7 @@ from sk_stormc.portfolio.constraints import (
     warn_of_no_constraint,
 )
 from sk_stormc.portfolio.exact.ratio import ratio_at
-from sk_stormc.portfolio.labels import series_of
+from sk_stormc.portfolio.labels import series_of, with_index_of
 from sk_stormc.portfolio.mean_risk import MeanRisk, check_confidence, check_order
 from sk_stormc.portfolio.methods import method_of, takes_rounds
 from sk_stormc.portfolio.metrics import has_failed
@@ -472,7 +472,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         """
         return self._at_once(lambda new: update_weights(new, X, sample_weight))
 
-    def predict(self, X: ArrayLike) -> FloatArray:
+    def predict(self, X: ArrayLike) -> FloatArray | pd.Series:
         """Return the portfolio's return in each period.
 
         Parameters
@@ -481,10 +481,12 @@ class CompositionalPortfolio(CompositionalEstimator):
 
         Returns
         -------
-        ndarray of shape (n_periods,)
+        ndarray or pandas.Series of shape (n_periods,)
+            A Series with the index of X for a pandas DataFrame, and a lazy array for a
+            dask collection.
         """
         check_is_fitted(self)
-        return self._new_returns(X).returns_of(self.weights_)
+        return with_index_of(X, self._new_returns(X).returns_of(self.weights_))
 
     def score(
         self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None

@@ -141,7 +141,7 @@ def refuse_dask(*tables: Any) -> None:
     for table in filter(is_dask, tables):
         raise ValueError(
             f"partial_fit needs rows in memory, got a {type(table).__name__} of dask: "
-            "use fit, which reads dask collections where they lie, or pass one "
+            "use fit, which reads dask collections by partitions, or pass one "
             "partition after another, as X.partitions[k].compute()"
         )
 

@@ -213,7 +213,7 @@ def cart(n=400, seed=0):
     }
 
 
-def test_the_parameter_policy_and_the_deprecated_method():
+def test_policy_is_a_parameter_and_no_method():
     log = cart()
     first = ActionValueEstimator(gamma=0.8).fit(**log)
     # LSPI returns the values of its best policy
@@ -230,12 +230,7 @@ def test_the_parameter_policy_and_the_deprecated_method():
         loaded.predict_action(log["X"]), first.predict_action(log["X"])
     )
     assert loaded.get_params() == first.get_params()
-    with pytest.warns(
-        FutureWarning, match=r"policy\(X\) is called predict_action\(X\)"
-    ):
-        np.testing.assert_array_equal(
-            first.policy(log["X"]), first.predict_action(log["X"])
-        )
+    assert first.policy == "greedy" and again.policy == first.predict_action
 
 
 def test_labels_are_returned_and_frames_reach_the_policy():

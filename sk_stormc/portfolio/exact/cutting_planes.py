@@ -34,21 +34,27 @@ def minimise_by_cuts(
 
     For v = u they are equal. The minimum with this risk, a linear program, bounds that
     of the objective from below. Every second time u is halfway between its minimiser
-    and the best weights.
+    and the best weights. With a limit of the risk, that of ``start`` must be within it.
     """
-    n, x, least, distance = scaled.feasible.n, None, np.inf, 10.0
-    levels, smallest, since = slice(n, n + n_levels), np.inf, 0
+    n, x, distance = scaled.feasible.n, None, 10.0
+    least, lower, smallest = np.inf, -np.inf, np.inf
+    levels, since = slice(n, n + n_levels), 0
     for k in range(1, max_iter + 1):
         v = start / scaled.size if x is None else x[:n]
         program, first = scaled.program(v * scaled.size, formulation_at(v))
         x = first if x is None else x
         x[levels] = first[levels]
-        value = _value(program, x)
+        if k == 1:
+            at_start = x
+        within = _within(program.limit, at_start, x)
+        value = _value(program, within)
         if value < least:
-            least, best = value, x
+            least, best = value, within
         if callback is not None:
             callback(x)
         terms = _terms(program, best, n)
+        if Gap(least, lower, terms, VERTEX_GAP).is_small:
+            break  # the risk at x is that of the last cuts
         while True:
             if scaled.feasible.l2:  # a quadratic program
                 solution, kept_near = interior_point(program, x), False
@@ -60,6 +66,7 @@ def minimise_by_cuts(
             if not (gap.is_small and kept_near and distance < INFINITE_WEIGHT):
                 break
             distance *= 10
+        lower = lower if kept_near else gap.lower
         if gap.size < 0.9 * smallest:
             smallest, since = gap.size, k
         solution.done = not kept_near and gap.size <= PROGRAM_TOLERANCE * terms
@@ -76,6 +83,18 @@ def minimise_by_cuts(
         at_kink=[np.abs(h.at(best)) <= PROGRAM_TOLERANCE for h in program.hinges],
         at_vertex=True,
     )
+
+
+def _within(limit, inside, x):
+    """The last point on the segment from a point within the limit to x at which the
+    limit certainly holds, as the risk is convex."""
+    if limit is None:
+        return x
+    bound, (first, last) = limit.bound, (limit.smooth(at)[0] for at in (inside, x))
+    if last <= bound:
+        return x
+    part = max(bound - first, 0.0) / (last - first) if last > first else 0.0
+    return inside + part * (x - inside)
 
 
 def _terms(program, x, n):
@@ -105,7 +124,12 @@ def _solve(program, centre, distance):
         np.maximum(low[:m], centre - distance),
         np.minimum(high[:m], centre + distance),
     )
-    of_A, rhs_of_A, index, sign = one_sided(program.A, program.lower, program.upper)
+    A, lower, upper = program.A, program.lower, program.upper
+    if program.limit is not None:
+        of_limit = program.limit.smooth(np.zeros(n))[1]
+        A = np.concatenate([A, of_limit[None]])
+        lower, upper = np.r_[lower, -np.inf], np.r_[upper, program.limit.bound]
+    of_A, rhs_of_A, index, sign = one_sided(A, lower, upper)
     kinked = np.concatenate([np.zeros(0, int), *(kink.rows for kink in kinks)])
     blocks, rhs = [[of_A]], [rhs_of_A]
     if kinked.size:
@@ -125,14 +149,18 @@ def _solve(program, centre, distance):
         high[:m] < program.high[:m]
     )
     parts = np.split(-lp.ineqlin.marginals, np.cumsum([len(of) for of in rhs])[:-1])
+    dual_A = np.bincount(index, sign * np.maximum(parts[0], 0.0), len(A))
+    multiplier = float(dual_A[len(program.A) :].sum())
     solution = Solution(
-        program,
+        program.lagrangian(multiplier),
         lp.x[:n],
         slope=[np.maximum(part, 0.0) for part in parts[1:]],
-        dual_A=np.bincount(index, sign * np.maximum(parts[0], 0.0), len(program.A)),
+        dual_A=dual_A[: len(program.A)],
         dual_E=-lp.eqlin.marginals,
         active_rows=np.zeros(len(program.A), dtype=bool),
         active_bounds=None,  # and at_kink: of the best weights
         at_kink=None,
+        multiplier=multiplier,
+        limited=program,
     )
     return solution, pushed.any()

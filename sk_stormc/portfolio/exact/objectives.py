@@ -298,7 +298,9 @@ class WithinRisk(Utility):
         if smallest > self.max_risk + PROGRAM_TOLERANCE * least.unit:
             raise BelowLeastRisk(self.max_risk, smallest, weights)
         # a risk of 0 is one up to rounding
-        return weights, max(self.max_risk, smallest, RELATIVE_ROUNDING * least.unit)
+        deviation = self.risk.inverse_variances().astype(float) ** -0.5
+        rounding = RELATIVE_ROUNDING * float(np.abs(weights) @ deviation)
+        return weights, max(self.max_risk, smallest, rounding)
 
     @property
     def start(self):
@@ -352,12 +354,10 @@ class WithinRisk(Utility):
         w = w if self.allows(w) else free.weights
         if np.isfinite(free.lower) and self.allows(w):  # the limit does not bind
             return replace(free, weights=w, value=self.value_at(w))
-        best, first = None, np.nan
-        if not self.task.measure.ordered:
-            best, first = self._in_one_solve(callback)
-            if self._gap(best).is_small:
-                self.aversion = first
-                return best
+        best, first = self._in_one_solve(callback)
+        if self._gap(best).is_small:
+            self.aversion = first
+            return best
         return self._search(callback, free, best, first)
 
     def _gap(self, optimum):
@@ -384,7 +384,7 @@ class WithinRisk(Utility):
             def report(x):
                 callback(self._within(x[:n] * scaled.size))
 
-            solution = scaled.minimise(self.start, task.measure.formulation, report)
+            solution = task.measure.solve(scaled, self.start, report)
             multiplier = solution.multiplier
             found = refined(scaled, solution)[0], solution.x[:n] * scaled.size
             candidates = [self.start, *map(self._within, found)]

@@ -13,8 +13,9 @@ from sk_stormc.portfolio.risk.cvar import mean_of_worst
 __all__ = ["CDaR"]
 
 PARTS = 100  # of the periods, with cuts of their own
-# with more periods for each asset, or more of them, cutting planes are faster
-PER_ASSET, PERIODS = 4, 1024
+# with more periods, cutting planes are faster; in quadratic programs also with more of
+# them for each asset
+PERIODS, PER_ASSET = 1024, 8
 
 
 def peaks_of(returns):
@@ -77,7 +78,8 @@ class CDaR(Measure):
         """Minimise a linear program with rows for each period, or by cutting planes if
         there are many periods for each asset."""
         n, n_assets = scaled.Q.shape
-        if n <= min(PER_ASSET * n_assets, PERIODS):
+        most = PER_ASSET * n_assets if scaled.feasible.l2 else PERIODS
+        if n <= min(most, PERIODS):
             return scaled.minimise_by_cuts(
                 start, lambda v: self.formulation, 1 + 2 * n, callback
             )
