@@ -121,7 +121,7 @@ MUTANTS = [
         "backtest/accounts.py",
         "lost = np.flatnonzero(wealth <= 0)",
         "lost = np.flatnonzero(wealth < 0)",
-        "tests/portfolio/test_walk_forward_input.py",
+        "tests/portfolio/test_walk_forward.py",
     ),
     Mutant(
         "portfolio/whole_shares.py",

@@ -5,7 +5,8 @@ minimum. A table whose risk is a lower bound gives a lower bound of it, and so d
 gradient of the risk.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -20,7 +21,7 @@ from sk_stormc.portfolio.exact.program import (
     solve_portfolio,
 )
 from sk_stormc.portfolio.rounds import tables
-from sk_stormc.portfolio.rounds.points import Point, PortfolioReturns
+from sk_stormc.portfolio.rounds.tables import PortfolioReturns
 
 __all__ = ["Rounds", "refuse_ordered", "score_in_blocks"]
 
@@ -43,6 +44,18 @@ STALLED_FRACTION = 0.2
 # Factor of tol for aggregated rows, which are usually exact one round after the gap is
 # below tol. Without it, these fits would be less accurate than those in memory.
 AGGREGATED_TOL = 0.01
+
+
+@dataclass(eq=False)
+class Point:
+    """A portfolio of the rounds."""
+
+    w: np.ndarray
+    returns: Any  # `PortfolioReturns` or `ReturnsBySums`
+    value: float  # of the objective
+    risk: float
+    slope: Any
+    kink: float | None
 
 
 def refuse_ordered(measure):
