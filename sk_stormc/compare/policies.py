@@ -97,8 +97,8 @@ def compare_policies(
         policies get them with the names of ``state``. They are required if "dr" or
         "wdr" is used and episodes are cut off.
     probability : str, default=None
-        The column with the probability of the logged action under the policy that
-        acted.
+        The column with the probability of the logged action under the behaviour
+        policy.
     classifier : classifier, default=None
         Estimates these probabilities if ``probability`` is None, as in
         `estimated_ratios`.
@@ -115,7 +115,7 @@ def compare_policies(
         Confidence level of the intervals, in (0, 1).
     baseline : str, default="behaviour"
         The policy that the differences are to: the name of a policy, or "behaviour",
-        the policy that acted.
+        the behaviour policy.
 
     Returns
     -------
@@ -138,7 +138,7 @@ def compare_policies(
     The value of "behaviour" is the mean discounted return of the log. If episodes were
     cut off, this mean has no rewards after the cut, and "dr" and "wdr" add the model's
     value of the last state. Beside such policies, the value of "behaviour" is therefore
-    the return plus the value of the last state under the policy that acted, from a
+    the return plus the value of the last state under the behaviour policy, from a
     model with the same features (without the action), which is fitted on other folds.
     The difference of two rows of which only one is so corrected is not computed.
 
@@ -257,7 +257,7 @@ def check_policies(policies, baseline):
         if not isinstance(name, str) or name == BEHAVIOUR:
             raise ValueError(
                 "policies must have names that are strings, except 'behaviour', which "
-                f"is the policy that acted, got {short(name)}"
+                f"is the behaviour policy, got {short(name)}"
             )
     check_choice("baseline", baseline, (BEHAVIOUR, *policies))
 
@@ -466,7 +466,7 @@ def _numbers(data, role, name):
 
 
 def _chances(data, name, n, role="probability"):
-    """A column of probabilities, which are positive for the policy that acted."""
+    """A column of probabilities, which are positive for the behaviour policy."""
     values = _numbers(data, role, name)
     low = "above 0" if role == "probability" else "at least 0"
     refuse_rows(

@@ -238,7 +238,7 @@ class ActionValueEstimator(LinearEstimator):
         Parameters
         ----------
         X : array-like of shape (n_transitions, n_features)
-            The states before the transitions. A dask collection or a memmap is added up
+            The states before the transitions. A dask collection or a memmap is summed
             by blocks of rows, as in `BellmanValueEstimator`, once for each policy.
         y : array-like of shape (n_transitions,)
             The rewards of the transitions.

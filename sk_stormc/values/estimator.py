@@ -142,7 +142,7 @@ class BellmanValueEstimator(RegressorMixin, LinearEstimator):
     Values and their intervals are then right if it depends on the step, and not on the
     state, where episodes are cut off. If this is not so, pass next_X.
 
-    `fit` adds up dask arrays and data frames by their partitions, on the workers of a
+    `fit` sums dask arrays and data frames by their partitions, on the workers of a
     cluster if there is one, and memmaps by blocks of rows, if next_X is given. The
     objective of rows in blocks is "projected". Without next_X, an episode must lie
     within a partition. ``features`` is fitted on a sample of at most 131,072 rows, and
@@ -242,7 +242,7 @@ class BellmanValueEstimator(RegressorMixin, LinearEstimator):
         Parameters
         ----------
         X : array-like of shape (n_transitions, n_features)
-            The states before the transitions. A dask collection or a memmap is added up
+            The states before the transitions. A dask collection or a memmap is summed
             by blocks of rows.
         y : array-like of shape (n_transitions,)
             The rewards of the transitions.

@@ -11,8 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.fitting.runs import Fit
 from sk_stormc.streams.problem import stack
-from sk_stormc.utils.blocks import is_dask
-from sk_stormc.utils.mapped_rows import MappedRows, blocks
+from sk_stormc.utils.blocks import MappedRows, blocks, is_dask
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.linear_estimator import notify_of
 from sk_stormc.values.markov import dense
@@ -51,7 +50,7 @@ def reason_for_blocks(estimator, X, log_columns):
     if estimator.objective != "auto":
         return "as given"
     if is_dask(X):
-        return "rows in partitions are added up, and not grouped by their states"
+        return "rows in partitions are summed, and not grouped by their states"
     hashes = np.concatenate(
         [
             digests(np.asarray(block, dtype=float))

@@ -103,6 +103,20 @@ def test_imports_run_downwards():
             assert allowed, f"{path.relative_to(PACKAGE)} imports {name}"
 
 
+def test_risk_measures_do_not_import_the_exact_methods():
+    """Not through other modules of the package either."""
+    queue = sorted((PACKAGE / "portfolio" / "risk").glob("*.py"))
+    seen = set(queue)
+    for path in queue:
+        for name in imports(path):
+            assert not name.startswith("sk_stormc.portfolio.exact"), path
+            file = PACKAGE.parent.joinpath(*name.split(".")[:-1]).with_suffix(".py")
+            if file.exists() and file not in seen:
+                seen.add(file)
+                queue.append(file)
+    assert PACKAGE / "portfolio" / "mean_risk.py" in seen
+
+
 @pytest.mark.parametrize("name", FOLDERS)
 def test_imports_of_folders_run_downwards(name):
     folders = FOLDERS[name]

@@ -12,22 +12,19 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from sk_stormc.engine.stopping import Gap
-from sk_stormc.portfolio.exact.fit import TOL, ExactMethod
+from sk_stormc.portfolio.convex_program import ACCURACY
 from sk_stormc.portfolio.exact.objectives import BelowLeastRisk
 from sk_stormc.portfolio.exact.program import (
-    MAX_ASSETS,
     MAX_PRODUCTS,
     MAX_RETURNS,
     Optimum,
 )
-from sk_stormc.portfolio.exact.tolerances import ACCURACY
 from sk_stormc.portfolio.risk.semideviation import Semideviation
 from sk_stormc.portfolio.rounds import tables
 from sk_stormc.portfolio.rounds.goals import MeanWithinRisk, RatioOfMean, UtilityOfMean
 from sk_stormc.portfolio.rounds.points import Point, PortfolioReturns
-from sk_stormc.utils.validation import is_word
 
-__all__ = ["Rounds", "rounds_method", "score_in_blocks", "takes_rounds"]
+__all__ = ["Rounds", "refuse_ordered", "score_in_blocks"]
 
 TABLES = {
     "sums": tables.Moments,
@@ -48,31 +45,8 @@ STALLED_FRACTION = 0.2
 # Factor of tol for aggregated rows, which are usually exact one round after the gap is
 # below tol. Without it, these fits would be less accurate than those in memory.
 AGGREGATED_TOL = 0.01
-# Periods in memory from which rounds are faster for a piecewise linear risk.
-MANY_PERIODS = 20_000
 # Tolerance of the least risk, which only has to be bounded away from 0.
 LEAST_RISK_TOL = 0.1
-
-
-def takes_rounds(solver, measure, table):
-    """Whether a fit of `Returns` with this solver is made by rounds."""
-    n, d = table.shape
-    exact = is_word(solver, "auto", "newton") and d <= MAX_ASSETS
-    if table.in_dask:
-        if not exact and not (is_word(solver, "moments") and measure.rounds == "sums"):
-            raise ValueError(
-                "X must be an array or a data frame in memory, or a memmap, with this "
-                f"solver or with more than {MAX_ASSETS} assets, got a dask collection "
-                f"of {d} assets: use solver='auto', or compute X"
-            )
-        refuse_ordered(measure)
-        return True
-    large = n * d > MAX_RETURNS or n * d**2 > MAX_PRODUCTS
-    return exact and (
-        type(table.values) is not np.ndarray
-        or large
-        or (measure.rounds == "rows" and n >= MANY_PERIODS)
-    )
 
 
 def refuse_ordered(measure):
@@ -83,17 +57,6 @@ def refuse_ordered(measure):
             f"risk_measure={measure.name!r} needs all periods in their order, in "
             "memory or in a memmap, got a dask collection: use X.compute()"
         )
-
-
-def rounds_method(portfolio, task):
-    """The exact method by rounds, with the interface of a solver."""
-    goal, max_risk = portfolio.objective, portfolio.max_risk
-    goal = goal if max_risk is None else float(max_risk)
-    tol = TOL if portfolio.tol is None else portfolio.tol
-    name = "moments" if is_word(portfolio.solver, "moments") else "newton"
-    return ExactMethod(
-        name, lambda: Rounds(task, goal, tol), tol, portfolio.max_iter, "round"
-    )
 
 
 def score_in_blocks(portfolio, task, weights):

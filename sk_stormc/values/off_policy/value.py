@@ -35,7 +35,7 @@ from sk_stormc.values.sums.uncertainty import FEW_EPISODES
 
 METHODS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")
 REMEDY = (
-    "More episodes help, a target policy that is closer to the one that acted, "
+    "More episodes help, a target policy that is closer to the behaviour policy, "
     "method='wdr' with features that "
     "represent Q(s, a), or ratios that are clipped, at 10 say, which adds a bias."
 )
@@ -125,9 +125,14 @@ class PolicyValue:
                 f"{len(self.contributions)} episodes and {len(other.contributions)}"
             )
         size = min(self.effective_size, other.effective_size)
-        return _from(
-            self.value - other.value, self.contributions - other.contributions, size
-        )
+        value = self.value - other.value
+        contributions = self.contributions - other.contributions
+        # values of equal policies differ by rounding errors, which may have one sign
+        size_of_terms = max(abs(self.value), np.abs(self.contributions).max())
+        rounding = 64 * np.finfo(float).eps * size_of_terms
+        if max(abs(value), np.abs(contributions).max()) <= rounding:
+            value, contributions = 0.0, np.zeros_like(contributions)
+        return _from(value, contributions, size)
 
 
 def off_policy_value(

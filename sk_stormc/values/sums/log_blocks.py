@@ -13,9 +13,14 @@ from sklearn.base import clone
 from sklearn.utils.validation import validate_data
 
 from sk_stormc.fitting.compat import callbacks_of
-from sk_stormc.utils.blocks import blocks_of, check_finite_rows, is_dask, without_rows
+from sk_stormc.utils.blocks import (
+    MappedRows,
+    blocks_of,
+    check_finite_rows,
+    is_dask,
+    without_rows,
+)
 from sk_stormc.utils.frames import columns_of
-from sk_stormc.utils.mapped_rows import MappedRows
 from sk_stormc.utils.validation import check_numeric, row_weights
 from sk_stormc.values.reading.episodes import check_episode, check_terminal, check_time
 from sk_stormc.values.reading.transitions import (
