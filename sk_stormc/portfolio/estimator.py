@@ -139,7 +139,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         Weight of the sum of w_j^2, which spreads the weights. It must be 0 for ratios.
     previous_weights : array-like of shape (n_assets,), default=None
         The weights held at present. None means that nothing is held. Labels are aligned
-        as for ``constraint``.
+        as for ``constraint``. The entry of a column that is the `benchmark` counts as
+        0: selling what is held of it has no cost, and is no turnover.
     transaction_cost : float or array-like of shape (n_assets,), default=0.0
         Cost of buying or selling a unit of weight, in the unit of the returns of one
         period. The objective contains sum_j transaction_cost_j |w_j -
