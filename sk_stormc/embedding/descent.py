@@ -336,7 +336,7 @@ def _scaled(x, factor):
 
 
 class Descent:
-    """The descent with the interface that `Fit.run` expects of a method.
+    """The descent as a `Method` of a fit.
 
     Parameters
     ----------
@@ -347,7 +347,7 @@ class Descent:
         is at most tol times its first value. 0 means that all iterations are made.
     """
 
-    name, max_ifo = "descent", None
+    name, max_ifo, resumable = "descent", None, True
 
     def __init__(self, max_iter=None, tol=0.0):
         self.max_iter, self.tol = max_iter, tol

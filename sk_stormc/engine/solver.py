@@ -129,6 +129,8 @@ class CompositionalSolver(BaseEstimator, ABC):
         apply too.
     instead : str
         The alternative that warnings recommend. Empty if there is none.
+    name : str
+        The name of the class, by which records and messages call the method.
 
     Examples
     --------
@@ -168,6 +170,8 @@ class CompositionalSolver(BaseEstimator, ABC):
         "tol": partial(check_number, low=0),
     }
     instead = "solver='storm-c'"
+    name: str
+    resumable = True  # a run can continue from the state of an earlier one
 
     # defaults for methods without the parameter
     learning_rate: float | Schedule | Auto = "auto"
@@ -180,6 +184,7 @@ class CompositionalSolver(BaseEstimator, ABC):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
+        cls.name = cls.__name__
         inherit_parameters(cls)
 
     # methods that an author must write

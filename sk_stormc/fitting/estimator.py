@@ -271,7 +271,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         """
         solver = self.solver_
         return {
-            "label": solver if isinstance(solver, str) else type(solver).__name__,
+            "label": solver if isinstance(solver, str) else solver.name,
             "ifo": self.ifo_,
             "objective": self.loss_curve_,
             "iterations": vars(self).get("record_iterations_"),
@@ -441,18 +441,18 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             return self.random_state
         return drawn_seed(self.random_state)
 
-    def _conclude(self, solver, result, instead=""):
+    def _conclude(self, method, result, instead=""):
         """After the result is stored, warn if a budget ended the fit, or raise
         KeyboardInterrupt again."""
         if result.stop_reason == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         # without a limit the solver has warned
-        if (solver.max_iter, solver.max_ifo) != (None, None):
-            warn_if_unconverged(solver, result, instead)
+        if (method.max_iter, method.max_ifo) != (None, None):
+            warn_if_unconverged(method, result, instead)
 
-    def _keep(self, solver, result, fit=None):
-        """Store a result as fitted attributes, and the progress for `resume`. This ends
-        a stream."""
+    def _keep(self, method, result, fit=None):
+        """Store the result of a `Method` as fitted attributes, and the progress for
+        `resume`. This ends a stream."""
         self._stream = None
         self._progress = fit and fit.progress
         self._pass_ifo = fit and fit.pass_ifo
@@ -461,4 +461,5 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         self.n_evaluations_ = result.n_evaluations
         self.n_iter_ = result.n_iter
         self.stop_reason_ = result.stop_reason
-        self.solver_ = solver
+        is_solver = isinstance(method, CompositionalSolver)
+        self.solver_ = method if is_solver else method.name

@@ -404,7 +404,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         validate_data(self, table.named_columns, skip_check_array=True)
         self.weights_ = weights[:n_assets].astype(table.dtype, copy=False)
         self._labels = table.columns if table.named else None
-        self._keep(getattr(method, "name", method), result, fit)
+        self._keep(method, result, fit)
         fit.end()
         conclude(self, method, problem, result)
         if penalty.proximal() is None and self.max_risk is None:

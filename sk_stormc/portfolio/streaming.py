@@ -11,6 +11,7 @@ from sklearn.utils.validation import validate_data
 from sk_stormc.core.penalties import projected
 from sk_stormc.engine.results import SolverResult, outcome
 from sk_stormc.fitting.estimator import streams
+from sk_stormc.fitting.runs import Direct
 from sk_stormc.portfolio.constraints import feasible_set_of, refuse_linear_constraints
 from sk_stormc.portfolio.metrics import has_failed
 from sk_stormc.portfolio.moment_stream import MomentStream
@@ -271,7 +272,7 @@ def _keep(portfolio, stream, dtype):
         state=None,
         **outcome(len(at), StopReason.EXHAUSTED),
     )
-    portfolio._keep("moments", result)
+    portfolio._keep(Direct("moments"), result)
     portfolio._stream = stream
     portfolio.weights_ = w.astype(dtype, copy=False)
     proved = stream.fit is not None and stream.moments.exact

@@ -32,7 +32,7 @@ from sk_stormc.values.lspi import (
     iterate_policies,
     warn_if_not_converged,
 )
-from sk_stormc.values.lstd import attributes_of, check_products
+from sk_stormc.values.lstd import LSTD, attributes_of, check_products
 from sk_stormc.values.policies import check_actions, check_policy, warn_of_unknown
 from sk_stormc.values.problems import LARGEST_HESSIAN
 from sk_stormc.values.streams import continue_stream, streams_actions
@@ -323,7 +323,7 @@ class ActionValueEstimator(FittedActionValues):
             )
 
         size = sums.occurs.size
-        solver = "lstd" if self.solves_itself() else self._solver_for(size)
+        solver = LSTD if self.solves_itself() else self._solver_for(size)
         fit = Fit.if_observed(
             self, solver, X, y, before, action=action, **log_columns._asdict()
         )
@@ -340,7 +340,7 @@ class ActionValueEstimator(FittedActionValues):
             warn_of_no_information(high, low, ends, sums.n_ongoing > 0)
             exact = attributes_of(best.solution, sums.n_rows, reason, best.losses)
             exact["policy_changes_"] = np.array(changes)
-        elif solver == "lstd":
+        elif solver is LSTD:
             warn_of_unknown(sums.evaluate(policy)[0])
             w, solution = sums.solution(policy)
             exact = attributes_of(solution, sums.n_rows)

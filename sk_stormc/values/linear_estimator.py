@@ -15,7 +15,7 @@ from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import shares
 from sk_stormc.values.least_squares import ridge
 from sk_stormc.values.log_warnings import check_given, warn_of_endless_values
-from sk_stormc.values.lstd import forget
+from sk_stormc.values.lstd import LSTD, forget
 from sk_stormc.values.problems import LARGEST_HESSIAN
 from sk_stormc.values.states import checked_data, checked_states
 from sk_stormc.values.transitions import (
@@ -64,12 +64,12 @@ class LinearEstimator(CompositionalEstimator):
     }
 
     def _solver_for(self, n_columns):
-        """The solver, with "auto" replaced: by "lstd" for at most `EXACT` columns of
+        """The method, with "auto" replaced: by `LSTD` for at most `EXACT` columns of
         features, else by "storm-c"."""
         solver = self._make_solver()
         if solver == "auto" and n_columns > EXACT:
             return self._stepping_solver()
-        return "lstd" if solver == "auto" else solver
+        return LSTD if isinstance(solver, str) else solver
 
     def _accept(self, solver, problem):
         """Prepare the solver for the problem. A budget in passes gives weighted rows

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
+from sk_stormc.fitting.runs import Direct
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.least_squares import (
@@ -22,6 +23,7 @@ from sk_stormc.values.markov import dense, largest_values, minus_scaled, scale_r
 from sk_stormc.values.traces import Traces
 from sk_stormc.values.transitions import by_state
 
+LSTD = Direct("lstd")
 OVERFLOW = (
     "X, y and sample_weight must have finite products: divide very large ones by "
     "their scale"

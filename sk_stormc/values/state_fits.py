@@ -15,6 +15,7 @@ from sk_stormc.values.linear_estimator import notify_of
 from sk_stormc.values.log_blocks import LogBlocks, reads_blocks
 from sk_stormc.values.lspi import Largest
 from sk_stormc.values.lstd import (
+    LSTD,
     Collected,
     Moments,
     attributes_of,
@@ -106,9 +107,9 @@ def fit_states(estimator, X, y, log_columns, before):
     exact, run, sums = {}, (), Collected.none(len(columns), gamma, decay)
     fit = Fit.if_observed(estimator, solver, X, y, before, **log_columns._asdict())
     labelled = log.episode is not None and len(columns) <= LARGEST_HESSIAN
-    if projected and (labelled or solver == "lstd"):
+    if projected and (labelled or solver is LSTD):
         moments = sums.plus(chunk).moments
-    if solver == "lstd":
+    if solver is LSTD:
         if projected:
             solution = moments.solution(alpha, ends=gamma == 1)
             x, exact = solution.x, attributes_of(solution, moments.n_rows)

@@ -29,7 +29,13 @@ from sk_stormc.values.episodes import (
 )
 from sk_stormc.values.least_squares import of_columns
 from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
-from sk_stormc.values.lstd import ILL_CONDITIONED, Collected, attributes_of, forget
+from sk_stormc.values.lstd import (
+    ILL_CONDITIONED,
+    LSTD,
+    Collected,
+    attributes_of,
+    forget,
+)
 from sk_stormc.values.markov import refuse_rows
 from sk_stormc.values.policies import distinct_actions, numbers_of
 from sk_stormc.values.transition_stream import TransitionStream
@@ -235,7 +241,7 @@ def continue_stream(estimator, X, y, log_columns, action=None, actions=None):
     d, gamma, half_life = chunk.Z.shape[1], estimator.gamma, estimator.half_life
     exact = (
         estimator.has_actions
-        or estimator._solver_for(0 if estimator.trace_decay else d) == "lstd"
+        or estimator._solver_for(0 if estimator.trace_decay else d) is LSTD
     )
     if gamma == 1 and not exact:
         raise ValueError(

@@ -90,9 +90,9 @@ class _Ended(Exception):
 
 
 class ExactMethod:
-    """An exact method with the interface of a solver that `Fit.run` expects."""
+    """An exact method as a `Method` of a fit."""
 
-    begins_again = True  # instead of continuing, in a resumed fit
+    max_ifo, resumable = None, False
 
     def __init__(self, name, make_objective, tol, max_iter, iteration="iteration"):
         self.name = name
@@ -102,9 +102,8 @@ class ExactMethod:
         self.iteration = iteration  # its name in messages: an iteration, or a round
 
     def get_params(self, deep=True):
-        """The parameters of the method, which must be the same when a fit is
-        resumed."""
-        return {"method": self.name}
+        """The parameters: none besides its name."""
+        return {}
 
     def solve(self, task, x0=None, *, random_state=None, on_record=None, verbose=0):
         """Run the method. Ctrl-C, a callback or the budget ends it at the best feasible
