@@ -449,9 +449,13 @@ class CompositionalSolver(BaseEstimator, ABC):
     def length(self, oracle, s, x, F):
         """The residual |x~ - x| / eta at x along F for the stopping rule, in the norm
         of the inverse preconditioner."""
+        return self.direction(oracle, s, x, F).length
+
+    def direction(self, oracle, s, x, F):
+        """The `Direction` of a step from x along F at the learning rate of the
+        state."""
         eta = 1.0 if s.rule is None else at(s.rule.learning_rate, s.t)
-        metric = oracle.metric.at(x, s.t)
-        return step_direction(oracle.problem, metric, x, F, eta).length
+        return step_direction(oracle.problem, oracle.metric.at(x, s.t), x, F, eta)
 
     def proximal_point(self, oracle, s, F):
         """x~ of step 5 of Algorithm 1: the end of the unshortened step from ``s.x``
