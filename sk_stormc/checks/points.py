@@ -34,9 +34,8 @@ class Point:
     scale: np.ndarray
     u: np.ndarray | None = None
     spread: np.ndarray | None = None  # the scale of u
-    beside: np.ndarray | None = (
-        None  # a value of u near g(x), because f_u of a variance vanishes at g(x)
-    )
+    # a value of u near g(x), because f_u of a variance vanishes at g(x)
+    beside: np.ndarray | None = None
 
 
 def evaluate_g(problem, x):

@@ -92,9 +92,8 @@ def check_problem(
         problem = problem.source.first
     rng = np.random.default_rng(drawn_seed(random_state))
     check_attributes(problem)
-    with np.errstate(
-        over="ignore", invalid="ignore", divide="ignore"
-    ):  # values are checked below
+    # values are checked below
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         check = _Check(problem, x, rng)
         check.shapes()
         check.plain_jacobian()

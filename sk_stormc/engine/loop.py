@@ -80,10 +80,8 @@ def run(
         with _ending_by_ctrl_c(loop):
             try:
                 _iterate(solver, oracle, loop)
-            finally:
-                if (
-                    loop.stream is not None and loop.reason is not None
-                ):  # also if Ctrl-C comes before the result
+            finally:  # also if Ctrl-C comes before the result
+                if loop.stream is not None and loop.reason is not None:
                     loop.stream.store_last(oracle, run)
         result = _result(solver, oracle, loop)
         loop.rule = None  # break a reference cycle, which would keep a stream's rows
@@ -133,9 +131,8 @@ def _ending_by_ctrl_c(loop):
         return
 
     def note(signum, frame):
-        if (
-            loop.interrupted and loop.reason is None
-        ):  # do not disturb a run that is already ending
+        # do not disturb a run that is already ending
+        if loop.interrupted and loop.reason is None:
             raise KeyboardInterrupt
         loop.interrupted = True
 
@@ -271,9 +268,8 @@ class Loop:
     def after_iteration(self):
         """Record, measure and count, and set ``reason`` if the run should end."""
         s, run = self.run.state, self.run
-        if (
-            s.t > run.last_processed
-        ):  # otherwise a run continues, whose last iteration was processed before
+        # otherwise a run continues, whose last iteration was processed before
+        if s.t > run.last_processed:
             run.last_processed = s.t
             self._measure_and_record(s)
         if self.reason is None and self.solver.tol and self.rule.converged(s):

@@ -37,24 +37,23 @@ class StopReason:
     'converged'
     """
 
-    # : |x~ - x| / eta from full gradients fell to tol times its first value, or to
-    # rounding
+    #: |x~ - x| / eta from full gradients fell to tol times its first value, or to
+    #: rounding
     CONVERGED = "converged"
     MAX_ITER = "max_iter"  #: max_iter iterations were made
     MAX_IFO = "max_ifo"  #: the next iteration would have exceeded max_ifo
-    # : a value was not finite, or |F| above 1/eps times the first; x is the best record
+    #: a value was not finite, or |F| above 1/eps times the first; x is the best record
     NON_FINITE = "non_finite"
-    # : on a stream, the objective rose above the start, with shorter steps too; x is
-    # the best
+    #: on a stream, the objective rose above the start, with shorter steps too; x is
+    #: the best
     DIVERGED = "diverged"
-    # : no step lowers the objective, which is not known to be at its minimum
+    #: no step lowers the objective, which is not known to be at its minimum
     NO_DECREASE = "no_decrease"
     EXHAUSTED = "exhausted"  #: the stream has no rows for another iteration
     CALLBACK = "callback"  #: on_record returned a true value
     TIME_LIMIT = "time_limit"  #: the seconds of a portfolio's time_limit ended
-    INTERRUPTED = (
-        "interrupted"  #: Ctrl-C; the state is that after the last complete iteration
-    )
+    #: Ctrl-C; the state is that after the last complete iteration
+    INTERRUPTED = "interrupted"
 
 
 MESSAGES = {  # messages of a SolverResult, whose status is the index here
@@ -142,15 +141,12 @@ class RunState:
     milestones: tuple[np.ndarray | None, np.ndarray | None] = (None, None)
     next_record: float = 0
     last_processed: int = -1  # the last iteration that the loop has processed
-    first_length: float = (
-        0.0  # the first residual that is not 0, the scale for overflow
-    )
+    first_length: float = 0.0  # the first residual > 0, the scale for overflow
     stopping: Stopping = field(default_factory=Stopping)  # state of the stopping rule
     overflowed: bool = False  # the run cannot continue
     start: np.ndarray | None = None  # x_0
-    best_gain: float = (
-        0.0  # on a stream: Phi at x_0 minus that at best_x, over the same rows
-    )
+    # on a stream: Phi at x_0 minus that at best_x, over the same rows
+    best_gain: float = 0.0
     # on a stream: x at the last record and its place, and how far Phi at records since
     # the last restart was above that at x_0 over later rows, in standard errors
     recorded: tuple[np.ndarray, Any] | None = None

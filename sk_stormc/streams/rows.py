@@ -48,9 +48,8 @@ class Rows:
         self._source, self._fed = iter(batches), ()
         # batches that have been read; they are joined when their rows are needed
         self._parts = []
-        self.start = self.stop = (
-            0  # numbers of the first kept row and of the row after the last
-        )
+        # numbers of the first kept row and of the row after the last
+        self.start = self.stop = 0
         self.keep = 0  # rows before this one may be dropped
         self.used = 0  # number of rows that f has used
         self.wanted = 0  # number of rows that were requested last and were missing

@@ -56,10 +56,8 @@ class MappedRows:
         )
         try:
             rows.take([len(rows) - 1])
-        except (
-            OSError,
-            TypeError,
-        ):  # the file was deleted or changed or has no name, but the mapping is valid
+        # the file was deleted or changed or has no name, but the mapping is valid
+        except (OSError, TypeError):
             return X
         return rows
 

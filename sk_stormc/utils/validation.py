@@ -339,9 +339,8 @@ def _check_definite(name, matrix, eps):
         )
     try:
         np.linalg.cholesky(matrix)
-    except (
-        np.linalg.LinAlgError
-    ):  # an ill-conditioned matrix may fail because of rounding errors
+    # an ill-conditioned matrix may fail because of rounding errors
+    except np.linalg.LinAlgError:
         values = np.linalg.eigvalsh(matrix)
         if values[0] < -len(matrix) * eps * values[-1]:
             raise ValueError(
@@ -403,9 +402,8 @@ def check_numeric(name, data):
     1970.
     """
     check_in_memory(name, data)
-    if not isinstance(
-        getattr(data, "shape", ()), tuple
-    ):  # dask's delayed objects have every attribute
+    # dask's delayed objects have every attribute
+    if not isinstance(getattr(data, "shape", ()), tuple):
         return
     if not isinstance(data, np.ndarray) and is_table(data):
         for j, (label, dtype) in enumerate(
