@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import NotFittedError
 
 from sk_stormc.engine.diagnostics import warn_if_unconverged
 from sk_stormc.engine.results import Recorded
@@ -32,7 +32,6 @@ from sk_stormc.utils.validation import (
     is_word,
     seeded,
 )
-from sk_stormc.utils.warnings import warn
 
 __all__ = ["CompositionalEstimator", "only_if", "streams"]
 
@@ -99,6 +98,23 @@ class StreamRun:
     stream: Any = None  # None as long as there are too few rows to begin
     state: Any = None  # of the run
     waiting: tuple = ()  # the rows before the beginning
+
+    @property
+    def n_waiting(self):
+        """The number of rows before the beginning."""
+        return sum(part.shape[0] for part, *_ in self.waiting)
+
+    def with_waiting(self, rows):
+        """The run with further rows before the beginning, which are copied, because
+        callers may reuse arrays."""
+        return replace(
+            self, waiting=(*self.waiting, tuple(part.copy() for part in rows))
+        )
+
+    def first_waiting(self, n):
+        """The first n rows, as the only batch of a stream."""
+        columns = map(stack, zip(*self.waiting, strict=True))
+        return [tuple(part[:n] for part in columns)]
 
 
 class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
@@ -353,72 +369,65 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         self._report_result()
         return self
 
-    def _stream_on(self, rows, window, open_stream, x0, settles=False):
-        """Continue the run of a stream on more rows. Budgets and tol are not used,
-        because a run ends with its rows.
+    def _stream_on(self, rows, window, open_stream, x0):
+        """Continue the run of a stream on more rows, or begin it if there are
+        ``window`` rows. Return its result, or None if nothing was run.
 
-        This is called within `_at_once`. The run uses a fork of the stream, so that the
-        stream itself does not change if an exception is raised.
+        Budgets and tol are not used, because a run ends with its rows. This is called
+        within `_at_once`.
         """
         solver = self._stepping_solver().set_params(max_iter=None, max_ifo=None, tol=0)
-        first_call = self._stream is None
-        run = StreamRun(self._seed(), x0) if first_call else self._stream
-        short = False
-        if run.stream is None:
-            before = sum(part.shape[0] for part, *_ in run.waiting)
-            kept = tuple(part.copy() for part in rows)  # callers may reuse arrays
-            run = replace(run, waiting=(*run.waiting, kept))
-            n = before + rows[0].shape[0]
-            short = n < window
-            renewed = settles and run.x0 is None and milestone(n) > before
-            if short and not first_call and not renewed:
-                self._stream = run
-                return None
-            first_rows = run.waiting
-            if short and settles:
-                columns = map(stack, zip(*run.waiting, strict=True))
-                first_rows = [tuple(part[: milestone(n)] for part in columns)]
-            elif short and run.x0 is None:
-                warn(
-                    f"{type(self).__name__} stays at its starting point until about "
-                    f"{window} rows have come, which give the scale of the steps. Use "
-                    "fit for shorter data.",
-                    ConvergenceWarning,
-                )
-            stream = open_stream(first_rows)
-        elif self.stop_reason_ in (StopReason.NON_FINITE, StopReason.DIVERGED):
+        run = StreamRun(self._seed(), x0) if self._stream is None else self._stream
+        if run.stream is not None:
+            return self._continue_stream(solver, run, rows)
+        before, run = run.n_waiting, run.with_waiting(rows)
+        n = run.n_waiting
+        if n >= window:
+            return self._run_stream(solver, run, open_stream(run.waiting))
+        # the starting point may depend on the rows, as that of values does
+        is_new, n_known, result = self._stream is None, milestone(n), None
+        if is_new or (run.x0 is None and n_known > before):
+            stream = open_stream(run.first_waiting(n_known))
+            result = self._run_stream(solver, run, stream, only_start=True)
+        self._stream = run
+        return result
+
+    def _continue_stream(self, solver, run, rows):
+        """Continue a run on a fork of its stream, so that the stream itself does not
+        change if an exception is raised."""
+        if self.stop_reason_ in (StopReason.NON_FINITE, StopReason.DIVERGED):
             raise ValueError(
                 f"partial_fit cannot go on after stop_reason_={self.stop_reason_!r}: "
-                "begin again with fit or a clone, "
-                "and a smaller learning_rate"
+                "begin again with fit or a clone, and a smaller learning_rate"
             )
-        elif type(solver) is not type(self.solver_):
+        if type(solver) is not type(self.solver_):
             raise ValueError(
-                f"solver must stay {type(self.solver_).__name__} while its stream "
-                f"goes on, got {self.solver!r}: begin "
-                "again with fit or a clone"
+                f"solver must stay {self.solver_.name} while its stream goes on, got "
+                f"{self.solver!r}: begin again with fit or a clone"
             )
-        else:
-            stream = run.stream.fork()
-            stream.feed(*rows)
-            if stream.starved():
-                self._stream = replace(run, stream=stream)
-                return None
+        stream = run.stream.fork()
+        stream.feed(*rows)
+        if not stream.starved():
+            return self._run_stream(solver, run, stream)
+        self._stream = replace(run, stream=stream)
+        return None
+
+    def _run_stream(self, solver, run, stream, only_start=False):
+        """Run the solver on a stream, or only determine its starting point. The results
+        become fitted attributes."""
         solver.accept(stream)
         result = solver.solve(
             stream,
             run.x0,
             random_state=run.seed,
             state=run.state,
-            on_record=lambda record: short,
+            on_record=lambda record: only_start,
         )
         if result.stop_reason == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         self._keep(solver, result)
-        self._stream = (
-            run if short else StreamRun(run.seed, stream=stream, state=result.state)
-        )
-        if short:
+        self._stream = StreamRun(run.seed, stream=stream, state=result.state)
+        if only_start:
             self.stop_reason_ = StopReason.EXHAUSTED
         return result
 

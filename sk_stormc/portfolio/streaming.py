@@ -185,6 +185,13 @@ def _by_steps(portfolio, returns, weights, task):
             continue
         best = getattr(portfolio, "weights_", None)
         result = portfolio._stream_on(parts, WINDOW, open_stream, x0=best)
+        if best is None and portfolio._stream.stream is None:
+            warn(
+                "CompositionalPortfolio stays at its starting point until about "
+                f"{WINDOW} rows have come, which give the scale of the steps. Use fit "
+                "for shorter data.",
+                ConvergenceWarning,
+            )
         if result is not None:
             portfolio.weights_, portfolio.dual_gap_ = result.x, np.nan
         if has_failed(portfolio):

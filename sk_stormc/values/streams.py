@@ -332,9 +332,7 @@ def run_on_stream(estimator, rows, w):
             batches, window, estimator.gamma, estimator._alphas(d), estimator.half_life
         )
 
-    result = estimator._stream_on(
-        rows, window, open_stream, w if w.any() else None, settles=True
-    )
+    result = estimator._stream_on(rows, window, open_stream, w if w.any() else None)
     if result is None:
         return w
     if result.n_iter:
