@@ -17,7 +17,7 @@ from sk_stormc.engine.results import (
     RunState,
     SolverResult,
     StopReason,
-    outcome,
+    result_of,
 )
 from sk_stormc.engine.stopping import Stopping, StoppingRule
 from sk_stormc.engine.stream_policy import StreamPolicy
@@ -399,16 +399,12 @@ def _result(solver, oracle, loop):
         fun = records[-1][2] if is_recorded else oracle.reported(x)
     if not records or records[-1] != (t, oracle.ifo, fun):
         records.append((t, oracle.ifo, fun))
-    iterations, ifo, curve = zip(*records, strict=True)
-    return SolverResult(
-        x=x,
-        fun=fun,
-        loss_curve=np.array(curve),
-        ifo=np.array(ifo),
+    return result_of(
+        records,
+        x,
+        reason,
         n_evaluations=dict(oracle.n_evaluations),
-        **outcome(t, reason),
         residual=loop.rule.residual(),
         n_guarded=oracle.n_guarded,
         state=run,
-        record_iterations=np.array(iterations),
     )

@@ -24,6 +24,7 @@ __all__ = [
     "changed",
     "joined",
     "outcome",
+    "result_of",
 ]
 
 
@@ -295,6 +296,24 @@ def outcome(n_iter, reason):
         "status": list(MESSAGES).index(reason),
         "message": MESSAGES[reason],
     }
+
+
+def result_of(records, x, reason, *, n_evaluations, state=None, **entries):
+    """The `SolverResult` of a run whose last record (iteration, ifo, fun) is at x."""
+    iterations, ifo, curve = zip(*records, strict=True)
+    result = {
+        "x": x,
+        "fun": curve[-1],
+        "loss_curve": np.array(curve),
+        "ifo": np.array(ifo),
+        "n_evaluations": n_evaluations,
+        **outcome(iterations[-1], reason),
+        "residual": math.nan,
+        "n_guarded": 0,
+        "state": state,
+        "record_iterations": np.array(iterations),
+    }
+    return SolverResult(result | entries)
 
 
 def changed(result, **entries):

@@ -39,6 +39,7 @@ from sk_stormc.utils.validation import (
     check_number,
     check_parameters,
     check_schedule,
+    check_verbose,
     is_list,
     is_word,
     plain,
@@ -499,8 +500,8 @@ class CompositionalSolver(BaseEstimator, ABC):
             Function that is called with each record, which has the attributes
             iteration, ifo, fun and x. The run stops when it returns a true value or
             raises StopIteration.
-        verbose : {0, 1}, default=0
-            If 1, print a line for each record: iteration, passes, objective, the
+        verbose : int, default=0
+            If positive, print a line for each record: iteration, passes, objective, the
             quantity that is compared with tol, and seconds.
         first_residual : float, default=None
             The value to which tol is relative. None means |x~ - x| / eta at x0. If x0
@@ -534,7 +535,7 @@ class CompositionalSolver(BaseEstimator, ABC):
             setattr(solver, name, plain(value))
         check_parameters(solver)
         check_int("record_every", record_every, low=1, words=(None,))
-        check_choice("verbose", verbose, (0, 1, False, True))
+        check_verbose("verbose", verbose)
         check_callable("on_record", on_record, words=(None,))
         solver.accept(problem)
         record_every = plain(record_every)

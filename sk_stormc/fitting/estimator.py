@@ -27,6 +27,7 @@ from sk_stormc.utils.validation import (
     check_int,
     check_number,
     check_parameters,
+    check_verbose,
     drawn_seed,
     is_integer,
     is_word,
@@ -133,9 +134,9 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         value.
     tol : float, default=None
         Tolerance, passed to the solver. None keeps the solver's own value.
-    verbose : {0, 1}, default=0
-        If 1, print a line for each record. Exact solutions of values, and calls of
-        `partial_fit`, have one line.
+    verbose : int, default=0
+        If positive, print a line for each record. Exact solutions of values, and calls
+        of `partial_fit`, have one line.
     random_state : int, RandomState instance or None, default=None
         Seed of the batches. Results are bit-for-bit reproducible for a given seed.
 
@@ -164,7 +165,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     checks: dict[str, Callable] = {
         "max_iter": partial(check_int, low=1, words=(None,)),
         "tol": partial(check_number, low=0, words=(None,)),
-        "verbose": partial(check_choice, choices=(0, 1, False, True)),
+        "verbose": check_verbose,
         "random_state": lambda name, value: seeded(value),
     }
     _free_to_resume: tuple[str, ...] = FREE
@@ -177,6 +178,8 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     stop_reason_: str
     # what `partial_fit` continues from: a `StreamRun`, or sums over the rows so far
     _stream: Any = None
+    _progress: Any = None  # of the last fit, from which `resume` continues
+    _pass_ifo: Any = None
     objective_label = "objective"
     many_minima = False  # whether the objective has many local minima
 
@@ -265,7 +268,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             is not used. The fitted attributes are then unchanged. Exact methods of
             portfolios begin again, so they accept other data.
         """
-        progress = vars(self).get("_progress")
+        progress = self._progress
         kept = [one for one in callbacks_of(self) if isinstance(one, KeepsFits)]
         if progress is None and kept:
             progress = kept[-1].load(self)
@@ -292,7 +295,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             "objective": self.loss_curve_,
             "iterations": vars(self).get("record_iterations_"),
             # None for streams, which have no passes
-            "pass_ifo": vars(self).get("_pass_ifo"),
+            "pass_ifo": self._pass_ifo,
             "objective_label": self.objective_label,
         }
 

@@ -20,7 +20,7 @@ def _warm_start(portfolio, problem, fit):
             f"warm_start=True needs returns of the {len(portfolio.weights_)} assets "
             f"fitted before, got {n_assets}"
         )
-    last, residual = vars(portfolio).get("_progress"), None
+    last, residual = portfolio._progress, None
     if last is not None and last.runs and last.parameters == fit.progress.parameters:
         residual = last.runs[-1].first_residual
     return portfolio.weights_, residual

@@ -40,6 +40,7 @@ __all__ = [
     "check_parameters",
     "check_schedule",
     "check_text",
+    "check_verbose",
     "check_weights",
     "drawn_seed",
     "is_integer",
@@ -161,6 +162,12 @@ def check_bool(name, value):
     """True or False, of Python or NumPy."""
     if not isinstance(value, (bool, np.bool_)):
         _fail(name, value, "True or False")
+
+
+def check_verbose(name, value):
+    """True or False, or an integer >= 0."""
+    if not isinstance(value, (bool, np.bool_)):
+        check_int(name, value, low=0)
 
 
 def check_text(name, value):

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.engine.results import Record, Report, SolverResult, StopReason, outcome
+from sk_stormc.engine.results import Record, Report, StopReason, result_of
 from sk_stormc.engine.stopping import Gap
 from sk_stormc.portfolio.exact.integer import WithIntegerLimits, check_integer_limits
 from sk_stormc.portfolio.exact.objectives import (
@@ -145,22 +145,12 @@ class ExactMethod:
         if self.records[-1][0] == self.n_iter:  # its value may have changed since
             self.records.pop()
         self.records.append((self.n_iter, self._ifo(), self.value))
-        iterations, ifo, curve = map(np.array, zip(*self.records, strict=True))
-        return SolverResult(
-            x=self.best,
-            fun=self.value,
-            loss_curve=curve,
-            ifo=ifo,
-            record_iterations=iterations,
-            n_evaluations={
-                kind: self.n_iter * count + self.n_more
-                for kind, count in self.evaluations.items()
-            },
-            residual=np.nan,
-            n_guarded=0,
-            state=None,
-            gap=gap,
-            **outcome(self.n_iter, reason),
+        n_evaluations = {
+            kind: self.n_iter * count + self.n_more
+            for kind, count in self.evaluations.items()
+        }
+        return result_of(
+            self.records, self.best, reason, n_evaluations=n_evaluations, gap=gap
         )
 
     def _ifo(self):
