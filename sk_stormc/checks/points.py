@@ -9,7 +9,7 @@ from sk_stormc.core.source import source_of
 from sk_stormc.core.unit import InUnit, as_array
 
 __all__ = [
-    "Point",
+    "CheckedPoint",
     "evaluate_g",
     "f_is_defined",
     "find_points",
@@ -26,7 +26,7 @@ MIN_DISTANCE = 1e-3
 
 
 @dataclass
-class Point:
+class CheckedPoint:
     """A point x with the scales of its variables, and with the scales of u, which are
     computed when g is checked."""
 
@@ -167,7 +167,7 @@ def find_points(problem, start, unit, rng, move):
         (start + c * reach * direction).astype(start.dtype)
         for c in ((1, 0.5, 0) if move else (0, 0.5, 1))
     ]
-    points = [Point(line[0], reach * unit)]
+    points = [CheckedPoint(line[0], reach * unit)]
     furthest, used = max(reach, typical, linear_reach), [reach]
     for t in sorted({typical, 1.0, size}):
         if t > furthest or any(other / 3 < t < 3 * other for other in used) or t == 0:
@@ -176,7 +176,7 @@ def find_points(problem, start, unit, rng, move):
         x = (start + t * direction).astype(start.dtype)
         if slopes.finite(x):
             points.append(
-                Point(
+                CheckedPoint(
                     x,
                     max(MIN_DISTANCE * t, min(t, slopes.reach(x, direction) or t))
                     * unit,

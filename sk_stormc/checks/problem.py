@@ -94,7 +94,7 @@ def check_problem(
     check_attributes(problem)
     # values are checked below
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        check = _Check(problem, x, rng)
+        check = ProblemCheck(problem, x, rng)
         check.shapes()
         check.plain_jacobian()
         check.choose_points(move=x is None)
@@ -109,7 +109,7 @@ def check_problem(
         check.draws(check.problem if repeated is None else repeated, n_draws)
 
 
-class _Check(ReturnValues):
+class ProblemCheck(ReturnValues):
     """The checks that compare values of a problem's methods with one another, in the
     order of `check_problem`."""
 

@@ -29,10 +29,10 @@ from sk_stormc.utils.validation import (
     naming,
 )
 
-__all__ = ["Placement", "Rows"]
+__all__ = ["Placement", "TreeRows"]
 
 
-class Rows:
+class TreeRows:
     """The rows of a pytree of arrays with a common first axis, or of None, which has
     one row.
 

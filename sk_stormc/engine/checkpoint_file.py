@@ -34,7 +34,7 @@ def write(path, value):
     """Write a value to a file, atomically."""
     from sk_stormc import __version__
 
-    writer = Writer()
+    writer = NodeWriter()
     header = {
         "format": FILE_FORMAT,
         "version": __version__,
@@ -70,7 +70,7 @@ def read(path, kind, functions=()):
                 f"version {header['version']} wrote it. Fit again, or resume the fit "
                 "with that version"
             )
-        value = Reader(arrays, functions).value(header["value"])
+        value = NodeReader(arrays, functions).value(header["value"])
     except Exception as error:  # only files made by hand cause other errors
         raise ValueError(
             f"{name} must be a file that a Checkpoint of this version wrote: {error}"
@@ -86,7 +86,7 @@ def _digest(content):
     return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
 
 
-class Writer:
+class NodeWriter:
     """Converts a value to nodes, and collects its arrays."""
 
     def __init__(self):
@@ -138,7 +138,7 @@ class Writer:
         )
 
 
-class Reader:
+class NodeReader:
     """Converts nodes to values."""
 
     def __init__(self, arrays, functions):

@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 from scipy import sparse
 
-__all__ = ["Position", "Rows", "WeightedPosition", "stack"]
+__all__ = ["KeptRows", "Position", "WeightedPosition", "stack"]
 
 
 @dataclass
@@ -40,7 +40,7 @@ class WeightedPosition(Position):
     n: int = 0  # rows
 
 
-class Rows:
+class KeptRows:
     """The rows that are still needed, by their numbers in the stream. Copies of a
     problem share them."""
 
@@ -58,7 +58,7 @@ class Rows:
 
     def fork(self):
         """A copy that reads, adds and drops rows without effect on this object."""
-        rows = object.__new__(Rows)
+        rows = object.__new__(KeptRows)
         vars(rows).update(vars(self))  # none of these is modified in place
         return rows
 
