@@ -8,17 +8,6 @@ import numpy as np
 from sk_stormc.core.source import source_of
 from sk_stormc.core.unit import InUnit, as_array
 
-__all__ = [
-    "CheckedPoint",
-    "evaluate_g",
-    "f_is_defined",
-    "find_points",
-    "in_domain",
-    "in_power",
-    "in_two_units",
-    "power_at",
-]
-
 LENGTHS = 10.0 ** np.arange(-10, 11)  # distances from the start that are tried
 # Smallest distance from the start, and smallest scale at a point, relative to its size.
 # Rounding would hide a wrong derivative at a smaller one.

@@ -22,8 +22,6 @@ from sk_stormc.streams.problem import StreamingProblem
 from sk_stormc.utils.types import ArrayLike, RandomState
 from sk_stormc.utils.validation import check_instance, check_int, drawn_seed, short
 
-__all__ = ["check_problem"]
-
 # Part of the scale of u in which f must be defined around a second value. Differences
 # reach so far.
 DIFFERENCE_REACH = 0.02

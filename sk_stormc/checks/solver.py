@@ -16,8 +16,6 @@ from sk_stormc.engine import CompositionalSolver, Estimate, Oracle, StopReason, 
 from sk_stormc.engine.stopping import point_beside
 from sk_stormc.utils.validation import check_instance, check_int
 
-__all__ = ["check_solver"]
-
 
 def check_solver(
     solver: CompositionalSolver,

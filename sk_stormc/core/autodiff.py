@@ -35,8 +35,6 @@ from sk_stormc.utils.validation import (
     short,
 )
 
-__all__ = ["DifferentiableComposition"]
-
 POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 TRACKED = 2**14  # maximum number of entries of a Jacobian that is an array with "auto"
 

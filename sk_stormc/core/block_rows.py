@@ -11,16 +11,6 @@ from sk_stormc.utils.blocks import added, as_array, blocks_of, is_dask
 from sk_stormc.utils.mapped_rows import MappedRows
 from sk_stormc.utils.validation import check_all_finite
 
-__all__ = [
-    "BlockSum",
-    "RowsInBlocks",
-    "check_int32",
-    "equal_parts",
-    "in_type",
-    "kind_of_row",
-    "lazy_leaf",
-]
-
 RANGE_OF_INT32 = np.iinfo(np.int32)
 
 

@@ -2,8 +2,6 @@
 
 import numpy as np
 
-__all__ = ["floating", "near_one", "soft", "within"]
-
 
 def floating(x):
     """x as an array of floats, because integer arrays would truncate the result of a

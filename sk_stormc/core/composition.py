@@ -18,8 +18,6 @@ from sk_stormc.utils.validation import (
     short,
 )
 
-__all__ = ["FiniteSumComposition"]
-
 
 class FiniteSumComposition(CompositionalProblem):
     r"""A compositional problem from your own functions.

@@ -29,8 +29,6 @@ from sk_stormc.utils.validation import (
     naming,
 )
 
-__all__ = ["Placement", "TreeRows"]
-
 
 class TreeRows:
     """The rows of a pytree of arrays with a common first axis, or of None, which has

@@ -17,16 +17,6 @@ from sk_stormc.utils.docstrings import inherit_sections
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_int, check_number, short
 
-__all__ = [
-    "Box",
-    "L1",
-    "Simplex",
-    "as_penalty",
-    "check_penalty",
-    "penalized",
-    "projected",
-]
-
 
 def check_penalty(penalty: Any, n_variables: int, name: str = "penalty") -> None:
     """Check that an object is a penalty, and has a feasible point with this number of

@@ -11,19 +11,6 @@ import numpy as np
 
 from sk_stormc.utils.validation import as_numbers, check_all_finite, short
 
-__all__ = [
-    "Structure",
-    "check_returned",
-    "fill",
-    "flatten",
-    "import_jax",
-    "is_floating",
-    "is_real",
-    "precision",
-    "tracing",
-    "with_numpy_floats",
-]
-
 
 def import_jax():
     """Import JAX, which is an optional dependency."""

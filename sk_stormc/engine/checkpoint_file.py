@@ -23,8 +23,6 @@ from scipy import sparse
 from sk_stormc.utils.atomic import atomically
 from sk_stormc.utils.descriptions import UNKNOWN, describe
 
-__all__ = ["read", "write"]
-
 FILE_FORMAT = 5  # files of another one cannot be read
 DIGEST_BYTES = 32  # at the end of a file
 PLAIN = (type(None), bool, int, float, str)

@@ -7,8 +7,6 @@ import numpy as np
 
 from sk_stormc.engine.steps import keep_in_domain
 
-__all__ = ["curvature", "curvatures"]
-
 # Minibatches whose curvature is estimated. With fewer, a learning rate would depend on
 # which ones are drawn.
 CURVATURE_BATCHES = 16

@@ -11,15 +11,6 @@ from sk_stormc.engine.results import StopReason
 from sk_stormc.engine.steps import keep_in_domain
 from sk_stormc.utils.warnings import warn
 
-__all__ = [
-    "is_unbounded",
-    "warn_if_clipped",
-    "warn_if_far",
-    "warn_if_flat",
-    "warn_if_unconverged",
-    "warn_of_the_end",
-]
-
 BUDGETS = (StopReason.MAX_ITER, StopReason.MAX_IFO)
 
 

@@ -29,8 +29,6 @@ from sk_stormc.utils.validation import (
     is_integer,
 )
 
-__all__ = ["DEFAULT_PASSES", "Loop", "run"]
-
 DEFAULT_PASSES = 100  # the budget if neither max_iter nor max_ifo is given
 # parameters that may change when a run continues
 MAY_CHANGE = ("max_iter", "max_ifo", "tol", "verbose")

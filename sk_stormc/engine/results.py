@@ -13,20 +13,6 @@ from scipy.optimize import OptimizeResult
 from sk_stormc.engine.steps import StepRule
 from sk_stormc.engine.stopping import Stopping
 
-__all__ = [
-    "MethodState",
-    "Record",
-    "Recorded",
-    "Report",
-    "RunState",
-    "SolverResult",
-    "StopReason",
-    "changed",
-    "joined",
-    "outcome",
-    "result_of",
-]
-
 
 class StopReason:
     """Why a run ended: the values of ``stop_reason``.

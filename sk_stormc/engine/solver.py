@@ -45,8 +45,6 @@ from sk_stormc.utils.validation import (
     plain,
 )
 
-__all__ = ["MAX_FULL_BATCH", "CompositionalSolver", "advised"]
-
 # number of components up to which "auto" batches contain all of them
 MAX_FULL_BATCH = 1024
 

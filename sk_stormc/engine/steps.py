@@ -19,22 +19,6 @@ from sk_stormc.core.unit import InUnit
 from sk_stormc.utils.types import Array
 from sk_stormc.utils.validation import is_list, plain, short
 
-__all__ = [
-    "Direction",
-    "Estimate",
-    "Inertia",
-    "Limit",
-    "StepRule",
-    "advance",
-    "advance_inner",
-    "advance_outer",
-    "guard",
-    "keep_in_domain",
-    "proximal_point",
-    "start",
-    "step_direction",
-]
-
 # steps 2, 3 and 7 to 10: the estimates
 
 

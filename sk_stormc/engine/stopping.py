@@ -21,8 +21,6 @@ from sk_stormc.core.penalties import projected
 from sk_stormc.core.schedules import at
 from sk_stormc.engine.steps import start, step_direction
 
-__all__ = ["Gap", "Stopping", "StoppingRule", "point_beside"]
-
 
 @dataclass(frozen=True)
 class Gap:

@@ -34,8 +34,6 @@ from sk_stormc.utils.validation import (
     seeded,
 )
 
-__all__ = ["CompositionalEstimator", "only_if", "streams"]
-
 
 def _version():
     """The version of the package."""

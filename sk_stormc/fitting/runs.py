@@ -23,8 +23,6 @@ from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import F
 from sk_stormc.utils.validation import drawn_seed, is_integer, seeded
 
-__all__ = ["FREE", "Direct", "Fit", "KeepsFits", "Method", "Progress", "with_fit"]
-
 # parameters that may change in a resumed fit
 FREE = (
     "max_iter",

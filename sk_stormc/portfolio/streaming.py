@@ -18,7 +18,8 @@ from sk_stormc.portfolio.moment_stream import MomentStream
 from sk_stormc.portfolio.returns import Returns
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.solvers import StopReason
-from sk_stormc.streams.problem import WINDOW, StreamingProblem
+from sk_stormc.streams.problem import StreamingProblem
+from sk_stormc.streams.source import WINDOW
 from sk_stormc.utils.blocks import refuse_dask
 from sk_stormc.utils.frames import as_text
 from sk_stormc.utils.mapped_rows import blocks

@@ -18,8 +18,6 @@ from sk_stormc.solvers.anchors import (
 from sk_stormc.solvers.storm import STORMCompositional, StormState
 from sk_stormc.utils.types import Auto, Schedule, Size
 
-__all__ = ["AutomaticSTORM"]
-
 
 @dataclass
 class AnchoredState(StormState):

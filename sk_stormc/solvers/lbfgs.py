@@ -15,8 +15,6 @@ from sk_stormc.core.penalties import as_penalty
 from sk_stormc.engine import ALL, CompositionalSolver, MethodState, StopReason, start
 from sk_stormc.utils.validation import check_int
 
-__all__ = ["LBFGS"]
-
 # the default budget, about the iterations that an objective of many variables needs
 LBFGS_PASSES = 1000
 

@@ -13,8 +13,6 @@ from sk_stormc.solvers.automatic import AnchoredState, AutomaticSTORM
 from sk_stormc.utils.types import Auto, Schedule, Size
 from sk_stormc.utils.validation import check_int
 
-__all__ = ["SketchySTORM"]
-
 
 @dataclass
 class SketchyState(AnchoredState):

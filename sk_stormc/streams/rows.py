@@ -8,8 +8,6 @@ from itertools import islice
 import numpy as np
 from scipy import sparse
 
-__all__ = ["KeptRows", "Position", "WeightedPosition", "stack"]
-
 
 @dataclass
 class Position:

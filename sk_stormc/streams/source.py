@@ -11,8 +11,6 @@ from sk_stormc.core.problem import CompositionalProblem, takes_weights
 from sk_stormc.core.source import Source, source_of
 from sk_stormc.streams.rows import KeptRows, Position, WeightedPosition
 
-__all__ = ["WINDOW", "StreamSource"]
-
 WINDOW = 512  # default number of rows that represent the stream
 WINDOWS_KEPT = 4  # as many as there are between two records
 PARTS = 12  # of rows, whose differences have a standard error

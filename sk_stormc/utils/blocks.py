@@ -26,18 +26,6 @@ from sk_stormc.utils.machine import BLOCK_BYTES
 from sk_stormc.utils.mapped_rows import MappedRows
 from sk_stormc.utils.validation import all_finite
 
-__all__ = [
-    "Blocks",
-    "blocks_of",
-    "check_finite_rows",
-    "computed",
-    "is_dask",
-    "map_lazily",
-    "of_partitions",
-    "refuse_dask",
-    "without_rows",
-]
-
 
 def is_dask(X: Any) -> bool:
     """Whether an object is an array, a data frame or a Series of dask, which is not

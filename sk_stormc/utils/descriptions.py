@@ -14,8 +14,6 @@ from sklearn.base import BaseEstimator
 from sk_stormc.utils.machine import BLOCK_BYTES
 from sk_stormc.utils.mapped_rows import MappedRows
 
-__all__ = ["UNKNOWN", "check_unchanged", "describe", "fingerprint"]
-
 UNKNOWN = "that cannot be told from another"
 
 

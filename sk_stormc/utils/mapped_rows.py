@@ -7,8 +7,6 @@ import numpy as np
 
 from sk_stormc.utils.machine import BLOCK_BYTES
 
-__all__ = ["MappedRows", "blocks"]
-
 
 class MappedRows:
     """The rows of a memmap, read from its file.

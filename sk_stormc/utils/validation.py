@@ -20,40 +20,6 @@ from sk_stormc.utils.frames import (
 )
 from sk_stormc.utils.warnings import warn
 
-__all__ = [
-    "all_finite",
-    "as_flags",
-    "as_numbers",
-    "check_all_finite",
-    "check_batch_size",
-    "check_bool",
-    "check_callable",
-    "check_choice",
-    "check_finite",
-    "check_in_memory",
-    "check_instance",
-    "check_int",
-    "check_metric",
-    "check_n_jobs",
-    "check_number",
-    "check_numeric",
-    "check_parameters",
-    "check_schedule",
-    "check_text",
-    "check_verbose",
-    "check_weights",
-    "drawn_seed",
-    "is_integer",
-    "is_list",
-    "is_real",
-    "is_word",
-    "naming",
-    "plain",
-    "row_weights",
-    "seeded",
-    "short",
-]
-
 TEXT = ("str", "string")  # pandas' names
 # numbers that are checked at once, so that a memory map stays in its file
 CHECKED = 2**20

@@ -14,7 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing
 
 from sk_stormc.solvers import SOLVERS, CompositionalSolver, StopReason
-from sk_stormc.streams.problem import WINDOW, stack
+from sk_stormc.streams.rows import stack
+from sk_stormc.streams.source import WINDOW
 from sk_stormc.utils.frames import is_table
 from sk_stormc.utils.validation import is_word, short
 from sk_stormc.utils.warnings import warn
