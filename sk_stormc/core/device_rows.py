@@ -74,9 +74,8 @@ class TreeRows:
         for part, leaf in zip(names, self.leaves, strict=True):
             if len(leaf) != self.n:
                 raise ValueError(
-                    f"{name} must have arrays of the same length, got {self.n} rows "
-                    f"in {names[0]} and {len(leaf)} in "
-                    f"{part}"
+                    f"{name} must have arrays of the same length, got {self.n} rows in "
+                    f"{names[0]} and {len(leaf)} in {part}"
                 )
         if not self.n:
             raise ValueError(f"{name} must have at least one row, got none")

@@ -338,8 +338,7 @@ class Box(Penalty):
             if not least - slack <= self.budget <= most + slack:
                 raise ValueError(
                     f"budget={self.budget} is unreachable: between the bounds the "
-                    f"{n_variables} coordinates "
-                    f"sum to a value from {least} to {most}"
+                    f"{n_variables} coordinates sum to a value from {least} to {most}"
                 )
 
     def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:

@@ -59,9 +59,8 @@ def tracing(name, **arguments):
         line, file = frames[-1], os.path.basename(frames[-1].filename)
         raise ValueError(
             f"{name} must be written with jax.numpy, without NumPy's functions, "
-            "float(), int() or `if` on the numbers "
-            f"that it is given (jnp.where chooses), got in line {line.lineno} of "
-            f"{file}: {line.line}"
+            "float(), int() or `if` on the numbers that it is given (jnp.where "
+            f"chooses), got in line {line.lineno} of {file}: {line.line}"
         ) from error
     except Exception as error:
         called = ", ".join(

@@ -55,9 +55,8 @@ def read(path, kind, functions=()):
     if _digest(content[:-DIGEST_BYTES]) != content[-DIGEST_BYTES:]:
         raise ValueError(
             f"{name} must be a complete file of a Checkpoint, but its digest does not "
-            "match: it was truncated or "
-            "changed, is of another kind, or was written by a version before 0.4. Fit "
-            "again, or restore a copy"
+            "match: it was truncated or changed, is of another kind, or was written by "
+            "a version before 0.4. Fit again, or restore a copy"
         )
     try:
         with np.load(io.BytesIO(content[:-DIGEST_BYTES]), allow_pickle=False) as file:

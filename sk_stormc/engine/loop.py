@@ -214,8 +214,7 @@ def _check_state(solver, problem, state, x0, random_state):
         if not abs(fun - state.best_fun) <= rounding:
             raise ValueError(
                 "state must come from a run on the same data: the objective at its "
-                f"best point is {fun:.9g} here, "
-                f"and was {state.best_fun:.9g}"
+                f"best point is {fun:.9g} here, and was {state.best_fun:.9g}"
             )
 
 

@@ -272,9 +272,8 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             progress = kept[-1].load(self)
         if progress is None:
             raise NotFittedError(
-                f"{type(self).__name__} has no fit to resume: call fit first, or set "
-                "a Checkpoint whose file exists "
-                "with set_callbacks"
+                f"{type(self).__name__} has no fit to resume: call fit first, or set a "
+                "Checkpoint whose file exists with set_callbacks"
             )
         return self._fit(X, y, before=progress, **fit_params)
 
@@ -439,9 +438,8 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             solver = self.recorded()["label"]
             print(
                 f"{type(self).__name__}: {solver}, n_iter={self.n_iter_}, "
-                f"{self.objective_label} "
-                f"{self.loss_curve_[-1]:.8g} ({self.loss_curve_[0]:.8g} at the "
-                f"start), {self.stop_reason_}",
+                f"{self.objective_label} {self.loss_curve_[-1]:.8g} "
+                f"({self.loss_curve_[0]:.8g} at the start), {self.stop_reason_}",
                 flush=True,
             )
 

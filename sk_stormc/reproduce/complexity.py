@@ -349,9 +349,8 @@ def report(args):
     print(summarize(measured))
     print(
         "\norder: the theory's exponent. Intervals: least squares on logarithms, "
-        "variance of the residuals plus that of"
-        "\na bootstrap over seeds. -: not reached within the budget (or, Proposition "
-        "3.2: eps too large for it)."
+        "variance of the residuals plus that of\na bootstrap over seeds. -: not "
+        "reached within the budget (or, Proposition 3.2: eps too large for it)."
     )
     slopes = {m.name: m.slope for m in measured}
     if "storm-c-paper" in slopes and "scgd" in slopes:

@@ -147,8 +147,7 @@ class AutomaticSTORM(STORMCompositional):
             values = ", ".join(f"{name}={params[name]!r}" for name in theirs)
             raise ValueError(
                 f"{type(self).__name__} sets {', '.join(theirs)} itself: use "
-                f"solver=STORMCompositional({values}), Algorithm 1, "
-                "to set it yourself"
+                f"solver=STORMCompositional({values}), Algorithm 1, to set it yourself"
             )
         return super().set_params(**params)
 

@@ -101,11 +101,10 @@ class LBFGS(CompositionalSolver):
         if box is not None and box.budget is None:
             return
         raise ValueError(
-            "solver='lbfgs' takes bounds or an l1 norm. It takes no budget, no "
-            "simplex (which a portfolio's "
-            "constraint='long_only' is), no cost of trades, no l2 and, with a tail "
-            "risk, no l1 norm; got the penalty "
-            f"{penalty}. Use solver='storm-c', which takes them all, or bounds alone"
+            "solver='lbfgs' takes bounds or an l1 norm. It takes no budget, no simplex "
+            "(which a portfolio's constraint='long_only' is), no cost of trades, no l2 "
+            f"and, with a tail risk, no l1 norm; got the penalty {penalty}. Use "
+            "solver='storm-c', which takes them all, or bounds alone"
         )
 
     def init_state(self, oracle, x):

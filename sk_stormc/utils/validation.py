@@ -396,17 +396,15 @@ def check_numeric(name, data):
             if not _holds_numbers(dtype, values):
                 raise ValueError(
                     f"{name} must be numbers, but column {label!r} holds {dtype}: "
-                    "leave it out, or encode it. "
-                    "sk_stormc.preprocessing.TableScaler encodes tables with columns "
-                    "of several types"
+                    "leave it out, or encode it. sk_stormc.preprocessing.TableScaler "
+                    "encodes tables with columns of several types"
                 )
             if getattr(dtype, "ordered", None) is False:
                 warn(
                     f"column {label!r} of {name} holds categories, which are read as "
-                    "numbers. Encode them, as "
-                    "sklearn.preprocessing.OneHotEncoder and "
-                    "sk_stormc.preprocessing.TableScaler do, or convert the "
-                    "column to numbers if its order has a meaning",
+                    "numbers. Encode them, as sklearn.preprocessing.OneHotEncoder and "
+                    "sk_stormc.preprocessing.TableScaler do, or convert the column to "
+                    "numbers if its order has a meaning",
                     UserWarning,
                 )
         return
@@ -471,8 +469,7 @@ def check_finite(name, expected, blocks, data, remedy):
     more = f" and {len(places) - 10} more" if len(places) > 10 else ""
     raise ValueError(
         f"{name} must be {expected}, got {'NaN' if nan else 'infinity (inf)'} in "
-        f"column{'s' * (len(places) > 1)} "
-        f"{names}{more}, first in row "
+        f"column{'s' * (len(places) > 1)} {names}{more}, first in row "
         f"{first if rows is None else as_text(rows[first])}. {remedy}"
     )
 
