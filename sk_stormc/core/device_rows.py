@@ -210,7 +210,7 @@ class Placement:
             size = self._size_of_new(given, axes)
             on_devices = any(isinstance(leaf, jax.Array) for leaf in given.leaves)
             self.host[side] = None
-            if given.blocks is not None or (size > left and not on_devices):
+            if given.blocks is not None or (size > max(left, 0) and not on_devices):
                 self.blocks[side] = given.in_blocks(weights[side])
                 continue
             left -= size
@@ -239,13 +239,14 @@ class Placement:
         return side in self.blocks or self.host[side] is not None
 
     def _size_of_new(self, rows, axes):
-        """The bytes of the leaves that are not on devices."""
+        """The bytes of the leaves that are not of JAX and not yet on devices."""
         if rows.blocks is not None:
             return 0
+        of_jax = import_jax().Array
         new = {
             id(leaf): leaf
             for leaf in rows.leaves
-            if (id(leaf), axes) not in self._positions
+            if (id(leaf), axes) not in self._positions and not isinstance(leaf, of_jax)
         }.values()
         return sum(
             leaf.size
