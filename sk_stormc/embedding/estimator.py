@@ -454,7 +454,7 @@ class SNEEmbedding(
         -------
         places : ndarray of shape (n_new, n_components)
             A lazy array of dask for a dask collection, whose partitions are transformed
-            where they lie.
+            on their workers.
         distances : ndarray of shape (n_new,)
             Only with ``return_distance=True``. The distance of a sample to its tenth
             nearest training sample, divided by the median distance of these ten to
