@@ -280,7 +280,7 @@ class ActionValueEstimator(LinearEstimator):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         log_columns = LogColumns(**log_columns)
         log_columns.check_labels(X, y, action=action)
-        self._make_solver()  # raises if a parameter is wrong
+        solver = self._make_solver()  # raises if a parameter is wrong
         policy, greedy = self.policy, isinstance(self.policy, str)
         in_blocks = reads_blocks(X, log_columns, self)
         log = (LogBlocks if in_blocks else LogInMemory)(self, X, y, log_columns, action)
@@ -312,7 +312,7 @@ class ActionValueEstimator(LinearEstimator):
             )
 
         size = sums.occurs.size
-        solver = "lstd" if self.solves_itself() else self._solver_for(size)
+        solver = "lstd" if self.solves_itself() else solver
         fit = Fit.if_observed(
             self, solver, X, y, before, action=action, **log_columns._asdict()
         )

@@ -62,10 +62,9 @@ class LinearEstimator(CompositionalEstimator):
         "features": check_transformer,
     }
 
-    def _solver_for(self, n_columns):
+    def _solver_for(self, solver, n_columns):
         """The solver, with "auto" replaced: by "lstd" for at most `EXACT` columns of
         features, else by "storm-c"."""
-        solver = self._make_solver()
         if solver == "auto" and n_columns > EXACT:
             return self._stepping_solver()
         return "lstd" if solver == "auto" else solver

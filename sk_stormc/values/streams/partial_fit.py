@@ -210,7 +210,7 @@ def held_parameters(estimator, exact, labelled):
 def continue_stream(estimator, X, y, log_columns, action=None, actions=None):
     """Run `partial_fit` of either estimator on a copy, which is discarded if an
     exception is raised."""
-    estimator._make_solver()  # raises if a parameter of the solver is wrong
+    solver = estimator._make_solver()  # raises if a parameter of the solver is wrong
     stream = estimator._stream or ValueStream()
     labelled = log_columns.episode is not None
     names = log_columns.names(estimator._given)
@@ -226,7 +226,7 @@ def continue_stream(estimator, X, y, log_columns, action=None, actions=None):
     d, gamma, half_life = chunk.Z.shape[1], estimator.gamma, estimator.half_life
     exact = (
         estimator.has_actions
-        or estimator._solver_for(0 if estimator.trace_decay else d) == "lstd"
+        or estimator._solver_for(solver, 0 if estimator.trace_decay else d) == "lstd"
     )
     if gamma == 1 and not exact:
         raise ValueError(
