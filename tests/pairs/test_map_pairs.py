@@ -78,8 +78,6 @@ FORBIDDEN = [
     {"relation": "permutation", "solver": "storm-c"},
     {"relation": "permutation", "kernel": "gaussian", "solver": "auto"},
     {"relation": "permutation", "kernel": "auto", "solver": "auto", "n_components": 5},
-    {"relation": "permutation", "data": "many", "solver": "auto", "n_components": 3},
-    {"relation": "permutation", "data": "many", "solver": "auto", "n_components": 5},
     {"relation": "permutation", "data": "line"},
     {"relation": "permutation", "data": "copies"},
     # all have the same direction
@@ -87,6 +85,7 @@ FORBIDDEN = [
     # take long
     {"data": "many", "solver": "lbfgs"},
     {"data": "many", "perplexity": "lowered"},
+    *({"data": "many", "n_components": d} for d in (3, 5)),
 ]
 CASES = covering_array(FACTORS, FORBIDDEN)
 
@@ -225,7 +224,7 @@ def chunks(case, points, X, model, fitted):
         np.testing.assert_array_equal(fitted.transform(rows[part]), whole[part])
     # cosine distances and copies have training samples beside them
     if case["data"] in ("clusters", "many") and case["metric"] != "cosine":
-        np.testing.assert_array_equal(whole, fitted.embedding_[:40])
+        np.testing.assert_allclose(whole, fitted.embedding_[:40], atol=1e-5)
     if model.metric != "precomputed":
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
