@@ -97,7 +97,7 @@ def walk_forward(
 
     Every `refit_every` periods the portfolio is fitted on the `window` periods before,
     and its weights are bought. Until the next fit nothing is traded, so that the
-    weights drift with the returns. What is missing to a sum of 1 is cash, which earns
+    weights drift with the returns. The rest to a sum of 1 is held in cash, which earns
     nothing. If the weights sum to more than 1, cash is borrowed, which costs nothing.
 
     The cost of a trade is the sum of the absolute changes of the weights, times

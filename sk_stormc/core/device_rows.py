@@ -19,9 +19,8 @@ from sk_stormc.core.pytrees import (
     precision,
     with_numpy_floats,
 )
-from sk_stormc.utils.blocks import is_dask
+from sk_stormc.utils.blocks import MappedRows, is_dask
 from sk_stormc.utils.frames import check_same_labels, row_labels
-from sk_stormc.utils.mapped_rows import MappedRows
 from sk_stormc.utils.validation import (
     as_numbers,
     check_all_finite,

@@ -1,5 +1,5 @@
 """The default method of maps: a preconditioned gradient descent with momentum, which
-draws nothing.
+is deterministic.
 
 A map x of n points in d dimensions minimises the divergence of t-SNE with a degrees of
 freedom,

@@ -29,6 +29,7 @@ from sk_stormc.engine.steps import (
     step_direction,
 )
 from sk_stormc.utils.docstrings import inherit_parameters
+from sk_stormc.utils.documentation import DocumentationLinkMixin
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import ArrayLike, Auto, RandomState, Schedule, Size
 from sk_stormc.utils.validation import (
@@ -91,7 +92,7 @@ def _misuse_of_step(solver, returned):
     return TypeError(f"{type(solver).__name__}.step {what}")
 
 
-class CompositionalSolver(BaseEstimator, ABC):
+class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
     """Base class of the methods. Users call `solve`. Authors write `init_state` and
     `step`.
 
@@ -112,7 +113,8 @@ class CompositionalSolver(BaseEstimator, ABC):
         once.
     max_iter, max_ifo : int or None, default=None
         Limits on the iterations and on the oracle calls (IFO), counted from the start
-        of a run. If both are None, the limit is 100 passes of 2 n_inner + n_outer IFO.
+        of a run. If both are None, the limit is 100 passes of 2 n_inner + n_outer IFO,
+        unless the method or the problem has another one.
         The initial batch and the curvature estimate are always made. If the limits then
         allow no iteration, a warning states their cost.
     tol : float, default=1e-4

@@ -20,6 +20,7 @@ from sk_stormc.fitting.runs import FREE, KeepsFits
 from sk_stormc.solvers import SOLVERS, CompositionalSolver, StopReason, get_solver
 from sk_stormc.streams.rows import stack
 from sk_stormc.utils.docstrings import inherit_attributes, inherit_parameters
+from sk_stormc.utils.documentation import DocumentationLinkMixin
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import Array, F, FloatArray
 from sk_stormc.utils.validation import (
@@ -101,7 +102,9 @@ class StreamRun:
     waiting: tuple = ()  # the rows before the beginning
 
 
-class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
+class CompositionalEstimator(
+    CallbackSupportMixin, Recorded, DocumentationLinkMixin, BaseEstimator
+):
     """Base class of the estimators with a parameter ``solver``.
 
     An estimator's docstring inherits these descriptions of parameters and attributes,
@@ -135,8 +138,10 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     n_iter_ : int
         Number of iterations.
     stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", \
-            "diverged", "exhausted", "no_decrease", "interrupted", "callback"}
-        Why the run ended. "callback" means that a callback ended it.
+            "diverged", "exhausted", "no_decrease", "interrupted", "callback", \
+            "time_limit"}
+        Why the run ended. "callback" means that a callback ended it, and "time_limit"
+        that the ``time_limit`` of a portfolio did.
     solver_ : CompositionalSolver or str
         The solver that was run, or the name of one of the estimator's own methods.
     n_features_in_ : int

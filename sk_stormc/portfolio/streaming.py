@@ -18,9 +18,8 @@ from sk_stormc.portfolio.returns import Returns
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.solvers import StopReason
 from sk_stormc.streams.problem import WINDOW, StreamingProblem
-from sk_stormc.utils.blocks import refuse_dask
+from sk_stormc.utils.blocks import blocks, refuse_dask
 from sk_stormc.utils.frames import as_text
-from sk_stormc.utils.mapped_rows import blocks
 from sk_stormc.utils.validation import is_word
 from sk_stormc.utils.warnings import warn
 

@@ -11,8 +11,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
+from sk_stormc.utils.blocks import MappedRows
 from sk_stormc.utils.machine import BLOCK_BYTES
-from sk_stormc.utils.mapped_rows import MappedRows
 
 __all__ = ["UNKNOWN", "check_unchanged", "describe", "fingerprint"]
 

@@ -13,7 +13,7 @@ from sk_stormc import minimize
 from sk_stormc.core.evaluations import NUMBERS_AT_ONCE
 from sk_stormc.problems import DifferentiableComposition, DifferentiableLogMeanExp
 from sk_stormc.solvers import SOLVERS
-from sk_stormc.utils.mapped_rows import MappedRows
+from sk_stormc.utils.blocks import MappedRows
 
 jax = pytest.importorskip("jax", reason="needs JAX")
 jnp = jax.numpy

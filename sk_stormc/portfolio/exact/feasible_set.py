@@ -6,16 +6,15 @@ from functools import cached_property
 
 import numpy as np
 
-from sk_stormc.core.box_projection import within
-from sk_stormc.core.penalties import L1, Box, Penalty, Simplex
-from sk_stormc.portfolio.exact.convex_program import Program
-from sk_stormc.portfolio.exact.interior_point import interior_point
-from sk_stormc.portfolio.exact.linear_programs import minimise_linear, presolve
-from sk_stormc.portfolio.exact.tolerances import (
+from sk_stormc.core.penalties import L1, Box, Penalty, Simplex, within
+from sk_stormc.portfolio.convex_program import (
     CONSTRAINT_TOLERANCE,
     PROGRAM_TOLERANCE,
     RELATIVE_ROUNDING,
+    Program,
 )
+from sk_stormc.portfolio.exact.interior_point import interior_point
+from sk_stormc.portfolio.exact.linear_programs import minimise_linear, presolve
 from sk_stormc.portfolio.linear_constraints import Linear
 
 __all__ = [
@@ -566,10 +565,12 @@ def minimise_around(feasible, c, w, weight=1.0):
     """The minimiser of c @ s + weight * costs(s), with squares linearised at w, and the
     minimum.
 
-    Unbounded weights are restricted to twice the largest weight around w.
+    Unbounded weights are restricted to twice the largest weight around w, or to 2
+    around 0.
     """
     # l2 |s|^2 >= (2 s - w) @ squares
     squares = weight * feasible.l2 * feasible.in_budget * w
-    low, high = bounds_around(feasible, w, SEARCH_RADIUS * np.abs(w).max())
+    radius = SEARCH_RADIUS * (np.abs(w).max() or 1.0)
+    low, high = bounds_around(feasible, w, radius)
     s, value = minimise_linear(feasible, c + 2 * squares, low, high, weight)
     return s, value - float(w @ squares)

@@ -5,91 +5,28 @@ SCIP chooses the assets (`integer_program`), and the exact methods fit their wei
 """
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from sk_stormc.engine.results import StopReason
 from sk_stormc.engine.stopping import Gap
-from sk_stormc.portfolio.exact.feasible_set import bounds_around
-from sk_stormc.portfolio.exact.integer_program import IntegerProgram, scip
-from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
-from sk_stormc.portfolio.exact.ratio import net_return
-from sk_stormc.portfolio.exact.tolerances import (
+from sk_stormc.portfolio.convex_program import (
     ACCURACY,
     CONSTRAINT_TOLERANCE,
     PROGRAM_TOLERANCE,
 )
-from sk_stormc.portfolio.labels import aligned_numbers
+from sk_stormc.portfolio.exact.feasible_set import bounds_around
+from sk_stormc.portfolio.exact.integer_program import IntegerProgram, scip
+from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
+from sk_stormc.portfolio.exact.ratio import Ratio, net_return
 from sk_stormc.portfolio.mean_risk import deviation_of
-from sk_stormc.utils.validation import check_int, short
 
-__all__ = ["IntegerLimits", "WithIntegerLimits", "check_integer_limits"]
+__all__ = ["WithIntegerLimits", "check_integer_limits"]
 
 # radius that replaces missing bounds of SCIP's variables, relative to the largest
 # weight; without it SCIP's relaxations are unbounded
 SCIP_RADIUS = 10.0
-
-
-@dataclass
-class IntegerLimits:
-    """At most ``max_assets`` weights that are not 0, and absolute values of at least
-    ``min_held`` for these."""
-
-    max_assets: int | None
-    min_held: np.ndarray  # of shape (n_assets,)
-    names: list
-
-    @classmethod
-    def of(cls, portfolio, columns):
-        """The integer limits of a `CompositionalPortfolio`, or None if it has none."""
-        most, least = portfolio.max_assets, portfolio.min_held
-        n_assets = len(columns)
-        check_int("max_assets", most, low=1, words=(None,))
-        if least is not None:
-            given = least
-            least = aligned_numbers("min_held", least, columns)
-            if (
-                least.shape not in ((), (n_assets,))
-                or not (np.isfinite(least) & (least >= 0)).all()
-            ):
-                raise ValueError(
-                    "min_held must be a number >= 0, or one for each of the "
-                    f"{n_assets} assets, got {short(given)}"
-                )
-        if most is None and least is None and portfolio.solver != "scip":
-            return None
-        names = [f"max_assets={most}"] * (most is not None) + ["min_held"] * (
-            least is not None
-        )
-        return cls(
-            most,
-            np.broadcast_to(0.0 if least is None else least, n_assets).astype(float),
-            names,
-        )
-
-    def allow(self, w):
-        """Whether the weights meet the limits."""
-        size = np.abs(w[: self.min_held.size])
-        few = self.max_assets is None or np.count_nonzero(size) <= self.max_assets
-        return few and bool(
-            ((size == 0) | (size >= self.min_held * (1 - PROGRAM_TOLERANCE))).all()
-        )
-
-    def only(self, feasible, w):
-        """The set whose bounds allow the assets that are held in w only, with their
-        signs; None if it is empty."""
-        m, least = feasible.n_assets, self.min_held
-        low, high, w = feasible.low[:m], feasible.high[:m], w[:m]
-        held = w != 0
-        low = np.where((w > 0) & (least > 0), np.maximum(low, least), low)
-        high = np.where((w < 0) & (least > 0), np.minimum(high, -least), high)
-        if (low > high).any() or ((low > 0) | (high < 0))[~held].any():
-            return None
-        restricted = feasible.with_bounds(
-            np.where(held, low, 0.0), np.where(held, high, 0.0)
-        )
-        return None if restricted.is_empty() else restricted
 
 
 def check_integer_limits(portfolio, measure, limits):
@@ -125,21 +62,18 @@ def last_weights(portfolio, limits):
 
 
 class WithIntegerLimits:
-    """The problem of an exact objective with integer limits.
+    """A goal with integer limits.
 
-    ``objective`` is a `functools.partial` of the class of the objective. Its first
-    argument is the task. Each choice of assets is fitted by the exact method. SCIP
-    searches for better choices.
+    ``goal`` is a function of the task. Each choice of assets is fitted by the exact
+    method. SCIP searches for better choices.
     """
 
-    def __init__(self, portfolio, objective, limits, tol):
-        self.objective, self.limits, self.tol = objective, limits, max(tol, ACCURACY)
-        self.max_risk, self.ratio = portfolio.max_risk, portfolio.objective == "ratio"
+    def __init__(self, portfolio, goal, limits, tol, task):
+        self.goal, self.limits, self.tol = goal, limits, max(tol, ACCURACY)
         self.time_limit = portfolio.time_limit
         self.ends = time.monotonic() + self.time_limit
-        (task,) = objective.args
         self.task, self.n = task, task.returns.shape[1]
-        self.relaxed = objective()
+        self.relaxed = goal(task)
         self.relaxation = self.relaxed.minimise(lambda w: None)
         self.bound = self.relaxation.lower
         w = np.asarray(self.relaxation.weights, float)
@@ -214,10 +148,8 @@ class WithIntegerLimits:
         if feasible is None:
             return False
         try:
-            objective = self.objective.func(
-                replace(self.task, penalty=feasible), **self.objective.keywords
-            )
-            solution = objective.minimise(lambda w: None)
+            goal = self.goal(replace(self.task, penalty=feasible))
+            solution = goal.minimise(lambda w: None)
         except ValueError:
             # no portfolio of these assets has so small a risk, or a positive mean
             # return
@@ -299,7 +231,7 @@ class WithIntegerLimits:
                 f"that meets {limits} and the "
                 "other limits: use a larger one"
             )
-        if self.ratio and self._is_possible(self.feasible):
+        if self._is_ratio and self._is_possible(self.feasible):
             raise ValueError(
                 "objective='ratio' needs a portfolio whose mean return, less its "
                 "costs, is positive, but none that "
@@ -330,8 +262,9 @@ class WithIntegerLimits:
         """The names of limits that contradict each other: without any one of them, the
         others can be met."""
         limits, feasible = self.limits.names, self.feasible
-        if self.max_risk is not None and self._is_possible(feasible):
-            return " and ".join([*limits, f"max_risk={self.max_risk}"])
+        max_risk = self.relaxed.max_risk
+        if max_risk < np.inf and self._is_possible(feasible):
+            return " and ".join([*limits, f"max_risk={max_risk}"])
         for name, (_, limit) in feasible.limits.items():
             others = replace(feasible, **{name: None})
             if self._is_possible(others):
@@ -348,9 +281,13 @@ class WithIntegerLimits:
         return " and ".join(dict.fromkeys(limits)) + " with the bounds and the budget"
 
     def _limit_risk(self, program, deviation):
-        if self.max_risk is not None:
-            limit = (self.max_risk / deviation) ** self.task.measure.power
+        if self.relaxed.max_risk < np.inf:
+            limit = (self.relaxed.max_risk / deviation) ** self.task.measure.power
             program.model.addCons(program.risk(self.task, deviation) <= limit)
+
+    @property
+    def _is_ratio(self):
+        return isinstance(self.relaxed, Ratio)
 
     def _seconds(self):
         return self.ends - time.monotonic()
@@ -364,14 +301,11 @@ class WithIntegerLimits:
                 callback(self.best)
 
         deviation, task = self._deviation(self.best), self.task
-        if self.ratio:
+        if self._is_ratio:
             return self._search_for_ratio(better, deviation)
         program, scale = self._program(), self.scale
         self._limit_risk(program, deviation)
-        # with max_risk, the risk aversion is not used
-        earned, risk_weight = task.return_weight, task.risk_weight
-        if self.max_risk is not None:
-            earned, risk_weight = 1.0, 0.0
+        earned, risk_weight = self.relaxed.return_weight, self.relaxed.risk_weight
         objective = program.costs * (1 / scale)
         if risk_weight:
             of_risk = risk_weight * deviation**task.measure.power / scale

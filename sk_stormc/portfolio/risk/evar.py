@@ -7,7 +7,11 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import logsumexp, xlogy
 
-from sk_stormc.portfolio.exact.program import Formulation, gram, tilted
+from sk_stormc.portfolio.convex_program import (
+    Formulation,
+    gram,
+    tilted,
+)
 from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, shares
 from sk_stormc.portfolio.quantiles import histogram
 
@@ -16,7 +20,7 @@ __all__ = ["EVaR"]
 
 def _coldest(spread):
     """A temperature at which EVaR is nearly the largest of losses with this spread."""
-    return max(1e-9 * float(spread), np.finfo(float).tiny)
+    return max(1e-12 * float(spread), np.finfo(float).tiny)
 
 
 def reweighted(losses, p, t):
