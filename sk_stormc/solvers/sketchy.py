@@ -84,6 +84,7 @@ class SketchySTORM(AutomaticSTORM):
 
     def __init__(
         self,
+        *,
         learning_rate: float | Schedule | Auto = "auto",
         batch_size: Size = "auto",
         rank: int = 10,
