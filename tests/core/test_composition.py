@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers import ratio_of_moments
+from helpers import few_of, ratio_of_moments
 
 from sk_stormc import minimize
 from sk_stormc.penalties import L1
