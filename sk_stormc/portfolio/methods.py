@@ -40,7 +40,7 @@ __all__ = ["ExactMethod", "Iterative", "method_of", "takes_rounds"]
 
 TOL = 1e-4  # default of the exact methods, which is also that of the other solvers
 # Periods in memory from which rounds are faster for a piecewise linear risk.
-MANY_PERIODS = 20_000
+MANY_PERIODS = 10_000
 
 
 # the choice of the method
