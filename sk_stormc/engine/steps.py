@@ -171,11 +171,7 @@ def advance(oracle: Any, old: Any, x: Array, momentum: tuple, size: tuple) -> Es
         raise ValueError(
             f"momentum must be three numbers, for u, J and F, got {short(momentum)}"
         )
-<<<<<<< HEAD
     check_sizes(size)
-    u, J, old_J = advance_inner(oracle, old, x, momentum, size)  # steps 8 and 9
-    return advance_outer(oracle, old, old_J, (x, u, J), momentum[2], size)  # step 10
-=======
     u, J, J_old = advance_inner(oracle, old, x, momentum, size)
     return advance_outer(oracle, old, J_old, (x, u, J), momentum[2], size)
 
@@ -184,7 +180,6 @@ def corrected(a, old, before, now):
     """The recursive estimate (1 - a) (old - before) + now, where ``before`` and ``now``
     are the values of one batch at the old point and at the new one."""
     return (1 - a) * (old - before) + now
->>>>>>> main
 
 
 def advance_inner(oracle, old, x, momentum, size):
