@@ -127,7 +127,7 @@ MUTANTS = [
         "portfolio/whole_shares.py",
         "cost = np.concatenate([prices - 2 * remainders, prices]) / unit",
         "cost = np.concatenate([prices - remainders, prices]) / unit",
-        "tests/portfolio/test_prices.py",
+        "tests/portfolio/test_whole_shares.py",
     ),
     Mutant(
         "portfolio/moment_stream.py",

@@ -28,7 +28,7 @@ from sk_stormc.embedding.defaults import (
 )
 from sk_stormc.embedding.problem import recorded_divergence
 from sk_stormc.embedding.stages import Stage
-from sk_stormc.engine.results import Record, SolverResult, StopReason, outcome
+from sk_stormc.engine.results import Record, StopReason, result_of
 from sk_stormc.utils.warnings import warn
 
 # Fraction of the best factor by which a map with tight groups is rescaled. The map
@@ -276,7 +276,7 @@ def _scaled(x, factor):
 
 
 class Descent:
-    """The descent with the interface that `Fit.run` expects of a method.
+    """The descent as a `Method` of a fit.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ class Descent:
         is at most tol times its first value. 0 means that all iterations are made.
     """
 
-    name, max_ifo = "descent", None
+    name, max_ifo, resumable = "descent", None, True
 
     def __init__(self, max_iter=None, tol=0.0):
         self.max_iter, self.tol = max_iter, tol
@@ -370,18 +370,13 @@ class Descent:
             elif records[-1][0] != state.n_iter:
                 value = recorded_divergence(problem, x)
                 records.append((state.n_iter, state.ifo, value))
-        iterations, ifo, curve = map(np.array, zip(*records, strict=True))
-        return SolverResult(
-            x=x,
-            fun=curve[-1],
-            loss_curve=curve,
-            ifo=ifo,
-            record_iterations=iterations,
+        return result_of(
+            records,
+            x,
+            reason,
             n_evaluations=dict.fromkeys(("inner", "jacobian", "outer"), state.ifo // 3),
             residual=state.last / state.first if state.first else math.nan,
-            n_guarded=0,
             state=state,
-            **outcome(state.n_iter, reason),
         )
 
 
