@@ -11,8 +11,6 @@ from sk_stormc.core.advice import Advice
 from sk_stormc.core.penalties import penalized
 from sk_stormc.utils.types import Array, ArrayLike, FloatArray
 
-__all__ = ["CompositionalProblem", "takes_weights"]
-
 
 class CompositionalProblem(ABC):
     r"""Base class of compositional problems: an average of functions of an average, and
