@@ -1,4 +1,4 @@
-"""Run a benchmark: measure, store the JSON and render the tables of the documentation.
+"""Run a benchmark: measure, store the JSON, and render its tables as text and in pages.
 
     OMP_NUM_THREADS=1 python -m benchmarks [NAME] [--quick | --render] [--parts A,B]
     [--seeds N] [--data DIR] [--results DIR]
@@ -62,7 +62,8 @@ def parse(argv):
     what.add_argument(
         "--render",
         action="store_true",
-        help="render the tables of the stored results, run nothing",
+        help="render the tables of the stored results, into pages and a text beside "
+        "the results; run nothing",
     )
     parser.add_argument(
         "--parts",
@@ -141,9 +142,9 @@ def main(argv=None):
         args.results and not args.render
     ):  # measured to another place: the pages show what is in benchmarks/results
         return 0
-    changed = _tables.put(
-        _tables.tables_of(module, _tables.load(args.name, folder)), args.name
-    )
+    tables = _tables.tables_of(module, _tables.load(args.name, folder))
+    _tables.write_text(args.name, tables, folder)
+    changed = _tables.put(tables, args.name)
     if (
         args.name in _choices.FROM and folder == _tables.RESULTS
     ):  # tables of several benchmarks

@@ -81,19 +81,22 @@ def _portfolios(results):
         '`solver="sketchy-storm"`, or "storm-c"',
          "passes: "
          f"{beside('variance', 'sketchy-storm', 'storm-c', 'sarah-c', 'lbfgs')}"],
-        ["the same, to limit losses only (semivariance)", '`solver="storm-c"`',
-         f"passes: {beside('semivariance', 'storm-c', 'sarah-c', 'lbfgs')}"],
+        ["the same, to limit losses only (semivariance)", '`solver="sketchy-storm"`',
+         "passes: "
+         f"{beside('semivariance', 'sketchy-storm', 'storm-c', 'sarah-c', 'lbfgs')}"],
         ["the same, to weigh rare large losses more (entropic risk)",
-        '`solver="storm-c"`',
-         f"passes: {beside('entropic', 'storm-c', 'sarah-c', 'lbfgs')}"],
+        '`solver="sketchy-storm"`',
+         "passes: "
+         f"{beside('entropic', 'sketchy-storm', 'storm-c', 'sarah-c', 'lbfgs')}"],
         ["few passes, and no short positions",
         '`solver="storm-c"`, `constraint="long_only"`',
          f"passes: {beside('long only', 'storm-c', 'sarah-c')}; `lbfgs` cannot"],
         ["few passes, bounds, and weights that sum to one",
         '`solver="storm-c"`, `constraint=` and `budget=`',
          f"passes: {beside('box and budget', 'storm-c', 'sarah-c')}; `lbfgs` cannot"],
-        ["few passes over at most 1,024 periods", '`solver="storm-c"`, or `lbfgs`',
-         f"passes: {beside('few periods', 'storm-c', 'sarah-c', 'lbfgs')}"],
+        ["few passes over at most 1,024 periods", '`solver="sketchy-storm"`',
+         "passes: "
+         f"{beside('few periods', 'sketchy-storm', 'storm-c', 'sarah-c', 'lbfgs')}"],
     ]  # fmt: skip
     return rows, ("portfolio", "newer", "desk")
 

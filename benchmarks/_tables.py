@@ -174,6 +174,12 @@ def included(page):
     return found
 
 
+def write_text(name, tables, folder=RESULTS):
+    """Write all tables of a benchmark beside its results, as ``folder/name.txt``."""
+    text = "\n".join(f"{key}\n\n{text}" for key, text in tables.items())
+    (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+
+
 def put(tables, owner):
     """Put tables into the pages that include them; the pages that have changed."""
     changed = []

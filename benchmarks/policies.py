@@ -2,7 +2,7 @@
 named wrongly.
 
 Ten simulated problems with known values, 200 logs each. Two policies differ from each
-other and from the one that acted.
+other and from the behaviour policy.
 """
 
 import numpy as np

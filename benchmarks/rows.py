@@ -417,7 +417,7 @@ COLUMNS = {
     "file": {
         "": "{measure}",
         "CPU seconds": "{seconds:.2f}",
-        "in numpy's passes": lambda row: f"{row['seconds'] / row['numpy']:.1f}",
+        "time / one pass of numpy": lambda row: f"{row['seconds'] / row['numpy']:.1f}",
         "rounds": "{rounds}",
         "objective": "{objective:.6g}",
         "proved gap": "{gap:.1e}",

@@ -245,15 +245,15 @@ COLUMNS = {
         "imports alone": "{imports:.0f} MB", "CPU seconds": "{seconds:.1f}",
     },
     "correlated": {
-        **SIZE, **CONSTRAINT, "by steps": warned("steps"),
-        "by moments": warned("moments"),
+        **SIZE, **CONSTRAINT, "stochastic solver": warned("steps"),
+        "running sums": warned("moments"),
         "sampling error": "{error:.1e}",
     },
     "regimes": {**SIZE, '"auto"': warned("moments"),
     '"moments"': warned("moments, each")},
     "speed": {
-        "risk": "{risk_measure}", **CONSTRAINT, "by steps": "{steps:.2f}",
-        "by moments": "{moments:.2f}",
+        "risk": "{risk_measure}", **CONSTRAINT, "stochastic solver": "{steps:.2f}",
+        "running sums": "{moments:.2f}",
         "sums of products alone": "{products:.2f}",
     },
 }  # fmt: skip

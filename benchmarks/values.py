@@ -29,7 +29,7 @@ MODELS = {
     "20 states, steps to the end 5": (20, 0.8, 12),
 }
 EPISODES = (25, 50, 200)
-TARGETS = {"the policy that acted": 0.5, "another, .7 for .5": 0.7}
+TARGETS = {"behaviour policy": 0.5, "another, .7 for .5": 0.7}
 ALPHAS = (0.0, 1e-9, 1e-7, 1e-5, 1e-3)
 METHODS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")
 SIZES = ((5000, 20), (20_000, 10), (20_000, 50), (20_000, 100), (100_000, 100))

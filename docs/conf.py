@@ -62,6 +62,7 @@ html_title = f"sk_stormc {version}"
 html_logo = html_favicon = "_static/logo.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_extra_path = ["llms.txt"]  # for programs that read the site
 html_search_scorer = str(Path(__file__).parent / "_static" / "search_scorer.js")
 html_show_sourcelink = False
 html_context = {

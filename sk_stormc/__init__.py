@@ -25,9 +25,9 @@ from sk_stormc.solvers import (
     minimize,
 )
 from sk_stormc.values.action_values import ActionValueEstimator
-from sk_stormc.values.behaviour import estimated_ratios
 from sk_stormc.values.estimator import BellmanValueEstimator
-from sk_stormc.values.off_policy import PolicyValue, off_policy_value
+from sk_stormc.values.off_policy.behaviour import estimated_ratios
+from sk_stormc.values.off_policy.value import PolicyValue, off_policy_value
 
 __version__ = "0.6.0.dev0"
 

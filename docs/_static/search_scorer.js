@@ -1,6 +1,6 @@
 // Notes come after the guide, the gallery and the reference.
 const NOTES = [
-  "bellman", "counting", "dask", "design", "gallery", "maps", "newer", "paper", "portfolio", "sne", "solvers", "streams",
+  "bellman", "counting", "dask", "design", "gallery", "maps", "measurements", "newer", "paper", "portfolio", "sne", "solvers", "streams",
 ];
 
 var Scorer = {

@@ -2,7 +2,7 @@
 A map of rows on a cluster
 ==========================
 
-A map is fitted on a sample, and all rows are placed in it where they lie. The cluster
+A map is fitted on a sample, and all rows are placed in it on the workers. The cluster
 of this example consists of two processes on this computer. It needs ``pip install
 "sk_stormc[dask]"``.
 """
@@ -11,8 +11,8 @@ of this example consists of two processes on this computer. It needs ``pip insta
 # Fit a sample, transform all rows
 # --------------------------------
 # ``transform`` of a dask array returns a lazy dask array. Each row is placed on its
-# own, so that the places have the bits of rows in memory. The program is within ``if
-# __name__ == "__main__"``, because the workers import this file.
+# own, so that the places are bit-for-bit those of rows in memory. The program is within
+# ``if __name__ == "__main__"``, because the workers import this file.
 import dask.array as da
 import numpy as np
 from dask.distributed import Client, LocalCluster

@@ -2,8 +2,8 @@
 Returns that do not fit in memory
 =================================
 
-A numpy memmap is an array in a file. ``fit`` runs "storm-c", which reads batches of
-rows and never loads the whole file. ``partial_fit`` takes chunks from any source, and
+A numpy memmap is an array in a file. ``fit`` makes a few passes over it, block by
+block, and never loads the whole file. ``partial_fit`` takes chunks from any source, and
 uses each row once. The file of this example has 16 MB. Files of many GB are read in the
 same way.
 """
@@ -52,8 +52,7 @@ for first in range(0, n_periods, chunk):
 # Many passes over the file
 # -------------------------
 whole = CompositionalPortfolio(**settings).fit(returns)
-passes = whole.ifo_[-1] / (3 * n_periods)
-print(f"{type(whole.solver_).__name__}: {passes:.1f} passes, {whole.stop_reason_}")
+print(f"{whole.solver_}: {whole.n_iter_} rounds, {whole.stop_reason_}")
 
 # %%
 # The plot shows the relative difference between the scores of the stream's weights and

@@ -11,7 +11,7 @@ which of the two is better.
 # A log of one policy, and two candidates
 # ---------------------------------------
 # The lake is slippery: a step moves in the chosen direction with probability 1/3. The
-# policy that acted chooses the best action with probability .6. One candidate chooses
+# behaviour policy chooses the best action with probability .6. One candidate chooses
 # it with probability .7, the other with probability .5.
 import numpy as np
 
@@ -43,7 +43,7 @@ print({name: round(float(value), 4) for name, value in truth.items()})
 # Estimates and intervals
 # -----------------------
 # With ``target``, ``collect_transitions`` logs the importance ratios: the probability
-# of each action under the target policy, divided by that under the policy that acted.
+# of each action under the target policy, divided by that under the behaviour policy.
 # The method "wpdis" uses the ratios alone. "wdr" also fits a model of the values of
 # actions under the target policy, and usually has smaller errors.
 import warnings

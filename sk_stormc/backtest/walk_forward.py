@@ -33,6 +33,7 @@ from sk_stormc.utils.validation import (
     check_int,
     check_n_jobs,
     check_number,
+    check_verbose,
     short,
 )
 from sk_stormc.utils.warnings import warn
@@ -97,7 +98,7 @@ def walk_forward(
 
     Every `refit_every` periods the portfolio is fitted on the `window` periods before,
     and its weights are bought. Until the next fit nothing is traded, so that the
-    weights drift with the returns. What is missing to a sum of 1 is cash, which earns
+    weights drift with the returns. The rest to a sum of 1 is held in cash, which earns
     nothing. If the weights sum to more than 1, cash is borrowed, which costs nothing.
 
     The cost of a trade is the sum of the absolute changes of the weights, times
@@ -149,8 +150,8 @@ def walk_forward(
     n_jobs : int, default=None
         Number of processes, for different estimators. None means 1, and -1 all
         processors.
-    verbose : {0, 1}, default=0
-        If 1, print a line for each fit.
+    verbose : int, default=0
+        If positive, print a line for each fit.
 
     Returns
     -------
@@ -218,7 +219,7 @@ def walk_forward(
     check_choice("missing", missing, ("raise", "zero"))
     check_number("periods_per_year", periods_per_year, low=0, inclusive=False)
     check_n_jobs(n_jobs)
-    check_choice("verbose", verbose, (0, 1, False, True))
+    check_verbose("verbose", verbose)
     estimators = _named(portfolio)
     table = ReturnsTable.of(returns, unit, periods_per_year)
     starts = np.arange(

@@ -154,8 +154,8 @@ class WalkForwardResult(_Walks):
     gross_returns : Series or ndarray of shape (n_periods,)
         Returns before costs.
     weights : DataFrame or ndarray of shape (n_periods, n_assets)
-        Weights at the beginning of each period, after trades. What is missing to a sum
-        of 1 is cash.
+        Weights at the beginning of each period, after trades. The rest to a
+        sum of 1 is held in cash.
     weights_before, weights_after : DataFrame or ndarray of shape (n_trades, n_assets)
         Weights before and after each trade. They are equal where a fit has failed.
     turnover : Series or ndarray of shape (n_trades,)

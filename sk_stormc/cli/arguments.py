@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from sk_stormc.cli.data_files import DEFAULTS
 from sk_stormc.cli.return_files import UNITS
-from sk_stormc.cli.table_files import DEFAULTS
 from sk_stormc.utils.atomic import atomically, is_stream
 
 PICTURES = (".png", ".pdf", ".svg")

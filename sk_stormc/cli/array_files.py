@@ -7,19 +7,8 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.lib import format as npy
 
-ARRAYS = (".npz", ".npy")
 BROKEN = EOFError, MemoryError, OverflowError, zipfile.BadZipFile, zlib.error
 ONLY = "array"  # the name of the array of a .npy file
-
-
-def refuse_columns(path, options):
-    """Raise a ValueError if an option names a column, and the file has only arrays."""
-    named = {"index": options.index, "label": options.label, "drop": options.drop}
-    for option, value in named.items():
-        if value:
-            raise ValueError(
-                f"{path}: --{option} needs a table with names of columns, found arrays"
-            )
 
 
 def read_matrix(path, preferred, beside=None):
@@ -31,10 +20,11 @@ def read_matrix(path, preferred, beside=None):
     shapes = _shapes(path)
     names = [name for name in preferred if name in shapes][:1]
     names = names or [name for name, shape in shapes.items() if len(shape) == 2]
+    found = ", ".join(f"{name} {shape}" for name, shape in shapes.items()) or "nothing"
     if len(names) != 1:
         raise ValueError(
             f"{path}: expected an array {preferred[0]!r} or one two-dimensional "
-            f"array, found {_described(shapes)}"
+            f"array, found {found}"
         )
     array = _read(path, names[0])
     if array.ndim != 2 or not array.size or array.dtype.kind not in "iufb":
@@ -42,13 +32,13 @@ def read_matrix(path, preferred, beside=None):
             f"{path}: expected {names[0]!r} to hold real numbers in two dimensions, "
             f"found {array.dtype} of shape {array.shape}"
         )
-    if beside in shapes and shapes[beside] != (len(array),):
+    if beside not in shapes:
+        return names[0], array.astype(float, copy=False), None
+    if shapes[beside] != (len(array),):
         raise ValueError(
-            f"{path}: expected {beside} of shape ({len(array)},), found "
-            f"{_described(shapes)}"
+            f"{path}: expected {beside} of shape ({len(array)},), found {found}"
         )
-    other = _read(path, beside) if beside in shapes else None
-    return names[0], array.astype(float, copy=False), other
+    return names[0], array.astype(float, copy=False), _read(path, beside)
 
 
 def _shapes(path):
@@ -87,8 +77,3 @@ def _readable(path):
         raise ValueError(
             f"{path}: expected numpy arrays that fit in memory ({error})"
         ) from error
-
-
-def _described(shapes):
-    """The names and the shapes of arrays."""
-    return ", ".join(f"{name} {shape}" for name, shape in shapes.items()) or "nothing"

@@ -31,9 +31,9 @@ def numbers_of_texts(column, decimal=None, usual=None):
     mark is decimal follows from the texts if ``decimal`` is None. Texts such as '1,234'
     alone, which do not tell, are read by the ``usual`` mark, or raise a ValueError.
     """
-    texts = column.dropna().str.strip()
+    texts = column.dropna()
     for some in (texts[:SAMPLE], texts):
-        bare, percent = _bare(some)
+        bare = some.map(_bare)
         marks = _FORMS if decimal is None else [decimal]
         fits = [mark for mark in marks if bare.str.fullmatch(_FORMS[mark]).all()]
         # codes such as 007 and phone numbers are no numbers
@@ -49,45 +49,45 @@ def numbers_of_texts(column, decimal=None, usual=None):
                 "file has"
             )
         mark = usual
-    thousands = "." if mark == "," else ","
-    bare = bare.str.replace(thousands, "", regex=False)
+    bare = bare.str.replace("." if mark == "," else ",", "", regex=False)
     values = bare.str.replace(mark, ".", regex=False).astype(float)
-    return values.reindex(column.index), bool(percent)
+    percent = bool(texts.str.strip().str.endswith("%").any())
+    return values.reindex(column.index), percent
 
 
-def _bare(texts):
-    """Texts without signs of currencies and percent, and blanks between digits; and
-    whether there were percent signs."""
-    percent = texts.str.endswith("%").any()
-    bare = texts.str.replace("\u2212", "-").str.replace(
-        r"^\((.*)\)$", r"-\1", regex=True
-    )
-    bare = bare.str.replace(rf"^([+-]?)\s*{_CURRENCY}\s*", r"\1", regex=True)
-    bare = bare.str.replace(rf"\s*(?:{_CURRENCY}|%)$", "", regex=True)
-    return bare.str.replace(r"(?<=\d)[\s'\u2019](?=\d{3})", "", regex=True), percent
+def _bare(text):
+    """A text without signs of currencies and percent, and blanks between digits."""
+    text = re.sub(r"^\((.*)\)$", r"-\1", text.strip().replace("\u2212", "-"))
+    text = re.sub(rf"^([+-]?)\s*{_CURRENCY}\s*", r"\1", text)
+    text = re.sub(rf"\s*(?:{_CURRENCY}|%)$", "", text)
+    return re.sub(r"(?<=\d)[\s'\u2019](?=\d{3})", "", text)
+
+
+def is_amount(cell):
+    """Whether a text is a number, perhaps with marks, such as 1.05% and € 5."""
+    if not isinstance(cell, str) or not any(map(str.isdigit, cell)):
+        return False
+    forms = _FORMS.values()
+    return is_number(cell) or any(re.fullmatch(form, _bare(cell)) for form in forms)
 
 
 def vectors_of(column):
     """The numbers of a column whose cells are lists, arrays or texts of these, all of
     one length, in two dimensions; or None."""
-    known = column.dropna()
-    if len(known) < len(column) or not len(known):
-        return None
-    if is_text(column):
-        if not all(re.fullmatch(_VECTOR, cell) for cell in known[:SAMPLE]):
+    cells = list(column)
+    if all(isinstance(cell, str) for cell in cells):
+        if not all(re.fullmatch(_VECTOR, cell) for cell in cells[:SAMPLE]):
             return None
-        known = [re.sub(r"[\[\](),;]", " ", cell).split() for cell in known]
-        if len(known[0]) == 1:  # (5) is -5
+        cells = [re.sub(r"[\[\](),;]", " ", cell).split() for cell in cells]
+        if min(map(len, cells), default=0) < 2:  # (5) is -5
             return None
-    elif not all(isinstance(cell, (list, tuple, np.ndarray)) for cell in known):
-        return None
-    if len({len(cell) for cell in known}) > 1 or not len(next(iter(known))):
+    elif not all(isinstance(cell, (list, tuple, np.ndarray)) for cell in cells):
         return None
     try:
-        values = np.array(list(known), dtype=float)
-    except (ValueError, TypeError):
+        values = np.array(cells, dtype=float)
+    except (ValueError, TypeError):  # also for lists of different lengths
         return None
-    return values if values.ndim == 2 else None
+    return values if values.ndim == 2 and values.size else None
 
 
 def is_nested(column):

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from sk_stormc.cli.column_texts import is_number, numbers_of_texts
+from sk_stormc.cli.column_texts import is_amount, is_number
 
 SEPARATED = (
     "commas (.csv), tabs (.tsv) or blanks (.txt), or as --sep ';' --decimal , says"
@@ -13,31 +13,29 @@ FIRST = "column 1"  # the name of the first column if it has none
 # no names of assets
 INDEX = ("", "date", "index", FIRST, "timestamp", "time", "day", "month", "period")
 DATE = r"(19|20)\d\d(\d{2}|\d{4}|\D.*)?"  # yyyy, yyyymm, yyyymmdd, yyyy-mm-dd
-MOST_LEVELS = 3  # most rows of names
 
 
-def names_of_columns(path, head, decimal, notes, n_names):
+def names_of_columns(head, decimal, n_names, reading):
     """The names of the columns, and the number of rows of them and of units.
 
     ``head`` has the first rows as texts, of which the first has ``n_names`` cells.
     Without names, columns are numbered.
     """
-    width = head.shape[1]
+    path, notes = reading.file, reading.form
+    extra = head.shape[1] - n_names
     row = head.iloc[0, :n_names]
-    if _is_data(path, row, decimal, head):
-        _check_widths(path, row, width - n_names, data=True)
-        return [str(k + 1) for k in range(width)], 0
-    extra = width - n_names
+    is_data = _is_data(path, row, decimal, head)
     _check_widths(path, row, extra)
-    numeric = head.map(_is_amount)
-    levels = [row.ffill() if _has_levels(row, head, numeric) else row]
-    while (
-        len(levels) < min(MOST_LEVELS, len(head) - 1)
-        and _has_levels(row, head, numeric)
-        and not numeric.iloc[len(levels), 1:].any()
-        and (len(levels) < 2 or head.iloc[len(levels), 1:].isna().all())
-    ):
-        levels.append(head.iloc[len(levels)])
+    if is_data:
+        return [str(k + 1) for k in range(head.shape[1])], 0
+    numeric = head.map(is_amount)
+    levels = [row]
+    if _has_levels(row, head, numeric):
+        levels = [row.ffill(), head.iloc[1]]
+        # a last row may only name the first column
+        if len(head) > 3 and head.iloc[2, 1:].isna().all():
+            levels.append(head.iloc[2])
+        notes.append(f"names in {len(levels)} rows")
     names = _joined_levels(levels)
     names = ["index"] * extra + names
     n_rows = len(levels)
@@ -45,8 +43,6 @@ def names_of_columns(path, head, decimal, notes, n_names):
         cells = [str(cell) for cell in head.iloc[n_rows].dropna()]
         notes.append(f"row {n_rows + 1} left out, as units: {', '.join(cells[:4])}")
         n_rows += 1
-    if len(levels) > 1:
-        notes.append(f"names in {len(levels)} rows")
     twice = [name for k, name in enumerate(names) if name in names[:k]]
     if twice:
         raise ValueError(
@@ -67,26 +63,18 @@ def _has_levels(row, head, numeric):
 
 
 def _joined_levels(levels):
-    """Names of columns from rows of names; a last row may only name the first
-    column."""
-    if len(levels) == 1:
-        cells = levels[0].tolist()
-    else:
-        cells = [
-            " ".join(
-                str(level.iloc[k]) for level in levels if isinstance(level.iloc[k], str)
-            )
-            for k in range(len(levels[0]))
-        ]
-        own = [level.iloc[0] for level in levels if isinstance(level.iloc[0], str)]
-        cells[0] = own[-1] if own else ""
+    """Names of columns from rows of names, of which the last one that has a name for
+    the first column names it."""
+    parts = [
+        [cell for cell in cells if isinstance(cell, str)]
+        for cells in zip(*levels, strict=False)
+    ]
+    parts[0] = parts[0][-1:]
     # a name of pandas for a column without one
     blank = r"\s*|Unnamed: \d+(_level_\d+)?"
     return [
-        f"column {k + 1}"
-        if not isinstance(cell, str) or re.fullmatch(blank, cell)
-        else cell
-        for k, cell in enumerate(cells)
+        f"column {k + 1}" if re.fullmatch(blank, name) else name
+        for k, name in enumerate(map(" ".join, parts))
     ]
 
 
@@ -100,21 +88,7 @@ def _is_units(head, numeric, k):
     return bool((of_numbers & head.iloc[k].notna()).any())
 
 
-def _is_amount(cell):
-    """Whether a text is a number, perhaps with marks, such as 1.05% and € 5."""
-    from pandas import Series
-
-    if not isinstance(cell, str) or not any(map(str.isdigit, cell)):
-        return False
-    if is_number(cell):
-        return True
-    try:
-        return numbers_of_texts(Series([cell]), usual=".") is not None
-    except ValueError:
-        return True
-
-
-def _check_widths(path, row, extra, data=False):
+def _check_widths(path, row, extra):
     """Raise a ValueError if there are ``extra`` columns without names, other than one
     of names of rows."""
     if extra > 1 or (

@@ -1,182 +1,131 @@
 """Readers of logs of transitions in the user's files."""
 
 import re
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from sk_stormc.cli.data_files import FRAMES, SEPARATORS, Reading, existing
-from sk_stormc.cli.table_files import check_column, numbers, read_table
+from sk_stormc.cli.data_files import SEPARATORS, TABLES, Reading, existing
+from sk_stormc.cli.table_files import numbers, read_table
 from sk_stormc.utils.validation import short
 
-COLUMNS = ("reward", "episode", "terminal", "time", "action", "behaviour")
-# usual names of columns, in lower case, the best first
-USUAL = {
+# the options that name a column, and its usual names in lower case, the best first
+ROLES = {
     "reward": ("reward", "rewards", "r"),
     "episode": ("episode", "episode_id", "episodes", "trajectory", "traj", "ep"),
     "terminal": ("terminated", "terminal", "terminals", "terminations", "done"),
     "time": ("t", "time", "step", "timestep", "time_step"),
     "action": ("action", "actions", "a"),
+    "behaviour": (),
 }
 STATE = re.compile(r"(state|obs|observation)s?([\W_]*\d+[\W_]*|_.+)?|s[\W_]?\d*\W?")
 NEXT = re.compile(r"next[\W_]*(.+)")
+# what the numbers of a column must be
+VALID = {
+    "reward": ("finite numbers", np.isfinite),
+    "terminal": ("0 and 1", lambda values: np.isin(values, (0, 1))),
+    "target": ("probabilities", lambda values: (values >= 0) & (values <= 1)),
+    "behaviour": ("positive probabilities", lambda p: (p > 0) & (p <= 1)),
+}
 
 
-class Log(NamedTuple):
-    """The columns of a log: ``states`` as they are, with their names, ``features`` and
-    ``next_features``, which are numbers, and what was read."""
+@dataclass
+class Log:
+    """The columns of a log by their roles: ``states`` as they are, with their names,
+    ``features`` and ``next_features``, which are numbers, those of the options, and the
+    probabilities of each target policy; and what was read."""
 
     names: list
     states: np.ndarray
     features: np.ndarray
-    reward: np.ndarray
-    episode: np.ndarray
-    terminal: np.ndarray | None
-    action: np.ndarray | None
-    target: dict  # the probabilities of each target policy
-    behaviour: np.ndarray | None
+    columns: dict
+    target: dict
     reading: Reading
-    time: np.ndarray | None = None
     next_features: Any = None
 
 
 def read_log(args):
     """The columns of a file that the options name, or that have usual names."""
-    path = existing(args.data, (*SEPARATORS, *FRAMES))
+    path = existing(args.data, TABLES, args)
     _refuse_monitor(path)
     frame, reading = read_table(path, args)
-    columns = {name: getattr(args, name) for name in COLUMNS}
-    state, columns, following = _guess(frame, args, columns)
-    if args.target and not (columns["behaviour"] or columns["action"]):
+    state, roles, following = _roles(frame, args)
+    if args.target and not {"behaviour", "action"} & set(roles):
         raise ValueError(
-            "--target needs --behaviour, the probabilities of the policy that acted, "
+            "--target needs --behaviour, the probabilities of the behaviour policy, "
             "or --action, from which they are estimated; got neither"
         )
-    for name, found in (("state", state), ("reward", columns["reward"])):
+    known = f"expected some of {short(list(frame.columns))}"
+    for name, found in (("state", state), ("reward", roles.get("reward"))):
         if not found:
             raise ValueError(
-                f"{path}: --{name} must name a column of --data, got none, expected "
-                f"some of {short(list(frame.columns))}"
+                f"{path}: --{name} must name a column of --data, got none, {known}"
             )
-    if columns["episode"] is None and (args.time or columns["terminal"] is None):
+    if "episode" not in roles and (args.time or "terminal" not in roles):
         raise ValueError(
-            f"{path}: --episode must name a column of --data, got none, expected one "
-            f"of {short(list(frame.columns))}. Without it --terminal divides rows that "
-            "are in order"
+            f"{path}: --episode must name a column of --data, got none, {known}. "
+            "Without it --terminal divides rows that are in order"
         )
-    for name in args.target:
-        check_column(path, frame, name, "--target")
-    for option, found in columns.items():
-        if found is not None:
-            check_column(path, frame, found, f"--{option}")
-    for name in state:
-        check_column(path, frame, name, "--state")
-    both = frame[state]
-    next_features = None
+    states = reading.take("state", state, "--state", frame)
     if following:
-        from pandas import concat
-
-        after = frame[following].set_axis(state, axis=1)
-        stacked = _features(path, concat([both, after]), args.categories)
-        features, next_features = np.split(stacked, 2)
-    else:
-        features = _features(path, both, args.categories)
-    found = {
-        name: _column(path, frame, columns[name], name)
-        for name in ("reward", "terminal", "behaviour")
-    }
-    if columns["episode"] is None:  # an episode begins after each end
-        columns["time"] = None
-        episode = np.append(0, np.cumsum(found["terminal"])[:-1]).astype(int)
-    else:
-        episode = frame[columns["episode"]].to_numpy()
-    columns["action"] = columns["action"] if args.target else None
-    _describe(reading, frame, state, columns, following, args.target, episode)
-    action = columns["action"]
+        reading.used["next state"] = following
+    for role, name in roles.items():
+        reading.take(role, [name], f"--{role}", frame)
+    if args.target:
+        reading.take("target", args.target, "--target", frame)
+    used = {name for names in reading.used.values() for name in names}
+    unused = [name for name in frame.columns if name not in used]
+    reading.leave_out(unused, "named by no option")
+    features, next_features = _features(reading, frame, states, following, args)
+    columns = {role: _column(path, frame[name], role) for role, name in roles.items()}
+    if "terminal" not in roles:
+        columns["terminal"] = np.zeros(len(frame))
+        reading.notes.append("no column of ends: all episodes count as cut off")
+    elif roles["terminal"].lower() == "done":
+        reading.notes.append(
+            f"{roles['terminal']!r} counts as the end of an episode; where one was "
+            "only cut off, it must be 0"
+        )
+    if "episode" not in roles:  # an episode begins after each end
+        columns.pop("time", None)
+        ends = np.append(0, np.cumsum(columns["terminal"])[:-1])
+        columns["episode"] = ends.astype(int)
+    episodes = len(set(columns["episode"]))
+    reading.what = f"{len(frame)} transitions, {episodes} episodes, state"
     return Log(
         names=state,
-        states=both.to_numpy(object),
+        states=states.to_numpy(object),
         features=features,
-        episode=episode,
-        time=_time(path, frame, columns["time"]),
-        action=None if action is None else frame[action].to_numpy(),
-        target={name: _column(path, frame, name, "target") for name in args.target},
-        next_features=next_features,
+        columns=columns,
+        target={name: _column(path, frame[name], "target") for name in args.target},
         reading=reading,
-        **found,
+        next_features=next_features,
     )
 
 
-def _time(path, frame, name):
-    """A column of whole numbers, or of dates, which may be texts."""
-    if name is None:
-        return None
-    times = frame[name]
-    if times.dtype.kind in "iufM":
-        return times.to_numpy()
-    from pandas import to_datetime
-
-    try:
-        return to_datetime(times).to_numpy("M8[us]")
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{path}: --time must name a column of whole numbers or dates, found "
-            f"{str(times.iloc[0])!r} in row 1 of column {name!r}"
-        ) from error
-
-
-def _guess(frame, args, columns):
-    """The columns of the state, the others by their use, and those of the next state,
+def _roles(frame, args):
+    """The columns of the state, those of the other roles, and those of the next state,
     which have usual names if the options do not name them."""
     names = {name.lower(): name for name in reversed(list(frame.columns))}
-    state = args.state or [
-        name for name in frame.columns if STATE.fullmatch(name.lower())
-    ]
-    # a vector is a column for each of its components
-    expanded = []
-    for name in state:
-        parts = [
-            k for k in frame.columns if re.fullmatch(rf"{re.escape(name)}\[\d+\]", k)
-        ]
-        expanded += parts if parts and name not in frame.columns else [name]
-    columns = dict(columns)
-    for use, usual in USUAL.items():
-        if columns[use] is None:
-            found = [names[name] for name in usual if name in names]
-            columns[use] = next((name for name in found if name not in expanded), None)
-    following = {
-        match[1]: name
-        for name in frame.columns
-        if (match := NEXT.fullmatch(name.lower()))
-    }
-    after = [following.get(name.lower()) for name in expanded]
-    complete = bool(after) and None not in after
-    return expanded, columns, after if complete else []
-
-
-def _describe(reading, frame, state, columns, following, target, episode):
-    """Say which column was taken for what."""
-    episodes = len(set(episode))
-    reading.what = f"{len(frame)} transitions, {episodes} episodes, state"
-    reading.used = {"state": state}
-    if following:
-        reading.used["next state"] = following
-    for use, name in columns.items():
+    state = []
+    for name in args.state or filter(lambda k: STATE.fullmatch(k.lower()), frame):
+        # a vector is a column for each of its components
+        part = re.compile(rf"{re.escape(name)}\[\d+\]")
+        parts = [k for k in frame.columns if part.fullmatch(k)]
+        state += [name] if name in frame.columns or not parts else parts
+    roles = {}
+    for role, usual in ROLES.items():
+        # actions are of use only for other policies
+        usual = () if role == "action" and not args.target else usual
+        free = (names[k] for k in usual if k in names and names[k] not in state)
+        name = getattr(args, role) or next(free, None)
         if name is not None:
-            reading.used[use] = [name]
-    if target:
-        reading.used["target"] = list(target)
-    taken = {name for names in reading.used.values() for name in names}
-    unused = [name for name in frame.columns if name not in taken]
-    reading.leave_out(unused, "named by no option")
-    terminal = columns["terminal"]
-    if terminal is None:
-        reading.notes.append("no column of ends: all episodes count as cut off")
-    elif terminal.lower() == "done":
-        reading.notes.append(
-            f"{terminal!r} counts as the end of an episode; where one was only cut "
-            "off, it must be 0"
-        )
+            roles[role] = name
+    matches = {name: NEXT.fullmatch(name.lower()) for name in frame.columns}
+    after = {match[1]: name for name, match in matches.items() if match}
+    following = [after.get(name.lower()) for name in state]
+    return state, roles, following if None not in following else []
 
 
 def _refuse_monitor(path):
@@ -196,54 +145,60 @@ def _refuse_monitor(path):
         )
 
 
-def _features(path, states, categories):
-    """The columns of states as numbers, with an indicator for each value of a text or
-    a category."""
-    from pandas import get_dummies
+def _features(reading, frame, states, following, args):
+    """The states and the next states, or None, as numbers, with an indicator for each
+    value of a text or a category."""
+    from pandas import concat, get_dummies
 
-    for name in categories:
-        check_column(path, states, name, "--categories")
-    states = states.astype(dict.fromkeys(categories, "category"))
-    texts = [name for name, dtype in states.dtypes.items() if dtype.kind not in "iufb"]
+    path = reading.file
+    reading.check(args.categories, "--categories", states)
+    tables = [states]
+    if following:
+        tables.append(frame[following].set_axis(states.columns, axis=1))
+    both = concat(tables).astype(dict.fromkeys(args.categories, "category"))
+    for column in map(frame.get, [*states.columns, *following]):
+        valid = column.notna().to_numpy()
+        if column.dtype.kind in "iufb":
+            valid &= np.isfinite(column.to_numpy(float))
+        _check(path, column, "state", "known and finite values", valid)
+    texts = [name for name, dtype in both.dtypes.items() if dtype.kind not in "iufb"]
     for name in texts:
-        different = states[name].nunique()
+        different = both[name].nunique()
         # as many indicators would take hours, and say nothing about other states
-        if different > max(len(states) / 2, 2):
+        if different > max(len(both) / 2, 2):
             raise ValueError(
                 f"{path}: --state must name columns of numbers, or of texts that "
-                f"repeat, found {different} different values of {len(states)} in "
-                f"column {name!r}, such as {states[name].iloc[0]!r}"
+                f"repeat, found {different} different values of {len(both)} in "
+                f"column {name!r}, such as {both[name].iloc[0]!r}"
             )
-    known = states.notna().to_numpy()
-    features = numbers(path, get_dummies(states, columns=texts, dtype=float))
-    _check_finite(path, np.where(known.all(axis=1), 0.0, np.nan), "--state")
-    _check_finite(path, features, "--state")
-    return features
+    features = numbers(path, get_dummies(both, columns=texts, dtype=float))
+    return np.split(features, 2) if following else (features, None)
 
 
-def _column(path, frame, name, option):
-    """A column of numbers, or None. Probabilities are between 0 and 1, and those of the
-    policy that acted are positive."""
-    if name is None:
-        return None
-    values = numbers(path, frame[[name]])[:, 0]
-    _check_finite(path, values, f"--{option}")
-    if option in ("target", "behaviour"):
-        wrong = (values < 0) | (values > 1) | ((values == 0) & (option == "behaviour"))
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise ValueError(
-                f"{path}: --{option} must name a column of probabilities, found "
-                f"{values[row]:g} in row {row + 1} of column {name!r}"
-            )
-    return values
+def _column(path, column, role):
+    """The values of a column: numbers, labels, or whole numbers or dates, which may be
+    texts."""
+    if role in VALID:
+        what, valid = VALID[role]
+        values = numbers(path, column.to_frame())[:, 0]
+        _check(path, column, role, what, valid(values))
+        return values
+    what = "whole numbers or dates" if role == "time" else "labels"
+    if role == "time" and column.dtype.kind not in "iufM":
+        from pandas import to_datetime
+
+        dates = to_datetime(column, errors="coerce")
+        _check(path, column, role, what, dates.notna().to_numpy())
+        return dates.to_numpy("M8[us]")
+    _check(path, column, role, what, column.notna().to_numpy())
+    return column.to_numpy()
 
 
-def _check_finite(path, values, option):
-    """Raise a ValueError with the first row that has a missing or infinite number."""
-    wrong = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
-    if wrong.any():
+def _check(path, column, role, what, valid):
+    """Raise a ValueError for the first row whose value is not valid."""
+    if not valid.all():
+        k = int(np.argmin(valid))
         raise ValueError(
-            f"{path}: {option} must be finite, found a missing or infinite number in "
-            f"row {int(np.argmax(wrong)) + 1}"
+            f"{path}: --{role} must name a column of {what}, found "
+            f"{str(column.iloc[k])!r} in row {k + 1} of column {column.name!r}"
         )

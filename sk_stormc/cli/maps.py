@@ -84,22 +84,35 @@ def report(args):
     if args.out is None and not args.check:
         raise ValueError("--out must name a file, got none; --check only reads --data")
     data = read_points(args.data, args.mixed, None, args)
-    scaler = TableScaler() if args.mixed else StandardScaler()
-    X = scaler.fit_transform(data.X) if args.mixed or args.standardize else data.X
+    scaler = None
+    if args.mixed or args.standardize:
+        scaler = TableScaler() if args.mixed else StandardScaler()
+    X = data.X if scaler is None else scaler.fit_transform(data.X)
     if args.mixed:
-        _note_left_out(data, scaler.left_out_)
+        left_out, names = scaler.left_out_, data.names
+        for name, reason in left_out.items():
+            data.reading.leave_out([name], reason)
+        data.reading.used["points"] = [name for name in names if name not in left_out]
     data.reading.show(args.check)
     if args.check:
         return
-    new = None
+    tables, new = [data], None
     if args.new is not None:
         new = read_points(args.new, args.mixed, data.names, args)
+        tables.append(new)
         print(f"{args.new}: {len(new.X)} new points", flush=True)
-    if kind_of_result(args.out) in (*PICTURES, ".html"):
+    kind = kind_of_result(args.out)
+    draw = {".csv": _write, CELLS: _write_cells, ".html": _page}.get(kind, _pictures)
+    if draw in (_page, _pictures):
         try:  # before the fit, which can take long
             anywhere = np.random.default_rng(0).normal(size=(len(data.X), 2))
-            placed = None if new is None else np.zeros((len(new.X), 2))
-            _draw(anywhere, data, placed, new, args, save=False)
+            draw(
+                anywhere,
+                np.zeros((len(new.X), 2)) if new else None,
+                tables,
+                args,
+                False,
+            )
         except ValueError as error:
             raise ValueError(
                 f"{args.data}: no colours for these labels, {error}; a .csv file "
@@ -116,16 +129,16 @@ def report(args):
         embedding.fit(X)
     placed = None
     if new is not None:
-        scaled = args.mixed or args.standardize
-        placed = embedding.transform(scaler.transform(new.X) if scaled else new.X)
+        X_new = new.X if scaler is None else scaler.transform(new.X)
+        placed = embedding.transform(X_new)
     seconds = time.perf_counter() - began
-    written = _save(embedding.embedding_, data, placed, new, args)
+    written = draw(embedding.embedding_, placed, tables, args)
     print(
         f"\ndivergence {embedding.kl_divergence_:.4g}, perplexity "
         f"{embedding.perplexity_:g}, {seconds:.1f} seconds"
     )
     _print_islands(embedding.embedding_, data)
-    print(f"Map written to {', '.join(map(str, written))}")
+    print(f"Map written to {', '.join(map(str, written or [args.out]))}")
 
 
 def _print_islands(positions, data):
@@ -142,27 +155,7 @@ def _print_islands(positions, data):
         print(f"island {k}, {own[0]['points']} points: {', '.join(texts)}")
 
 
-def _note_left_out(data, left_out):
-    """Note the columns of a table that TableScaler does not use."""
-    for name, reason in left_out.items():
-        data.reading.leave_out([name], reason)
-    used = data.reading.used
-    used["points"] = [name for name in used["points"] if name not in left_out]
-
-
-def _save(positions, data, placed, new, args):
-    """Save the map, and return the paths of its files."""
-    kind = kind_of_result(args.out)
-    if kind == ".csv":
-        _write(positions, data, placed, new, args.out)
-    elif kind == CELLS:
-        _write_cells(positions, args)
-    else:
-        return _draw(positions, data, placed, new, args)
-    return [args.out]
-
-
-def _write_cells(positions, args):
+def _write_cells(positions, placed, tables, args):
     """Write the cells of --data with the positions as obsm["X_tsne"]."""
     from anndata import read_h5ad
 
@@ -175,61 +168,83 @@ def _write_cells(positions, args):
             shutil.copyfileobj(source, file)
 
 
-def _write(positions, data, placed, new, path):
+def _write(positions, placed, tables, args):
     """Write a table of the positions, with a column of the labels, one that is 1 for
     new points, and one of the names of the rows."""
-    tables = [data] if new is None else [data, new]
-    Z = positions if new is None else np.vstack([positions, placed])
+    Z = positions if placed is None else np.vstack([positions, placed])
     columns = {"x": Z[:, 0].tolist(), "y": Z[:, 1].tolist()}
-    for k, name in enumerate(data.labels):
-        columns["label" if not k else name] = _column(tables, name)
-    if new is not None:
+    for k, name in enumerate(tables[0].labels):
+        labels = [points.labels.get(name) for points in tables]
+        columns["label" if not k else name] = _column(tables, labels)
+    if placed is not None:
         columns["new"] = [0] * len(positions) + [1] * len(placed)
-    if any(points.rows is not None for points in tables):
-        columns["row"] = _column(tables)
-    write_csv(path, columns, zip(*columns.values(), strict=True))
+    rows = [points.rows for points in tables]
+    if any(names is not None for names in rows):
+        columns["row"] = _column(tables, rows)
+    write_csv(args.out, columns, zip(*columns.values(), strict=True))
 
 
-def _column(tables, label=None):
-    """The labels, or the names of the rows, of all points, or "" where there are
-    none."""
+def _column(tables, parts):
+    """A column of all points, with "" for those of a table that has none."""
     cells = []
-    for points in tables:
-        values = points.labels.get(label) if label else points.rows
+    for points, values in zip(tables, parts, strict=True):
         values = np.full(len(points.X), "") if values is None else values
         is_date = values.dtype.kind in "mM"
         cells += (values.astype(str) if is_date else values).tolist()
     return cells
 
 
-def _draw(positions, data, placed, new, args, save=True):
-    """Draw the map for each label, and save pictures or a page. Return their paths."""
+def _displays(positions, placed, tables):
+    """The displays of the map by the names of their labels."""
     # imports matplotlib, which --help does not need
     from sk_stormc.plotting import EmbeddingDisplay
-    from sk_stormc.plotting._style import unmanaged_figure
-    from sk_stormc.plotting.interactive import html_page, interactive_figure
 
-    displays = {
+    labels = tables[0].labels
+    return {
         name: EmbeddingDisplay(
             positions,
-            y=data.labels.get(name),
+            y=labels.get(name),
             new=placed,
-            y_new=None if new is None else new.labels.get(name),
-            y_label=name if len(data.labels) > 1 else "",
+            y_new=None if placed is None else tables[1].labels.get(name),
+            y_label=name if len(labels) > 1 else "",
         )
-        for name in data.labels or [""]
+        for name in labels or [""]
     }
-    if kind_of_result(args.out) == ".html":
-        hover = _hover(data, new)
-        if not save:
-            for display in displays.values():
-                interactive_figure(display, hover)
-            return []
-        page = html_page(displays, hover)
-        with atomically(args.out) as file:
-            file.write(f"{page}<!-- {SIGNATURE} -->\n".encode())
-        return [args.out]
-    paths = []
+
+
+def _page(positions, placed, tables, args, save=True):
+    """Save a page. It has the name or the number of the row of each point, and its
+    columns if there are few."""
+    from sk_stormc.plotting.interactive import html_page, interactive_figure
+
+    rows = [
+        np.arange(len(points.X)) + 1 if points.rows is None else points.rows
+        for points in tables
+    ]
+    hover, names = {"row": np.concatenate(rows)}, tables[0].names
+    for k, name in enumerate(names if len(names) <= HOVER else ()):
+        values = [
+            points.X[:, k]
+            if isinstance(points.X, np.ndarray)
+            else points.X[name].to_numpy(object)
+            for points in tables
+        ]
+        hover[name] = np.concatenate(values)
+    displays = _displays(positions, placed, tables)
+    if not save:
+        for display in displays.values():
+            interactive_figure(display, hover)
+        return
+    page = html_page(displays, hover)
+    with atomically(args.out) as file:
+        file.write(f"{page}<!-- {SIGNATURE} -->\n".encode())
+
+
+def _pictures(positions, placed, tables, args, save=True):
+    """Save a picture for each label, and return their paths."""
+    from sk_stormc.plotting._style import unmanaged_figure
+
+    displays, paths = _displays(positions, placed, tables), []
     for name, display in displays.items():
         figure = unmanaged_figure(*args.size)
         display.plot(figure.add_subplot())
@@ -240,23 +255,3 @@ def _draw(positions, data, placed, new, args, save=True):
         else:
             check_replaceable(paths[-1], args.force)
     return paths
-
-
-def _hover(data, new):
-    """The name or the number of the row of each point, and its columns if there are
-    few."""
-    tables = [data] if new is None else [data, new]
-    rows = [
-        np.arange(len(points.X)) + 1 if points.rows is None else points.rows
-        for points in tables
-    ]
-    columns = {"row": np.concatenate(rows)}
-    for k, name in enumerate(data.names if len(data.names) <= HOVER else ()):
-        values = [
-            points.X[:, k]
-            if isinstance(points.X, np.ndarray)
-            else points.X.iloc[:, k].to_numpy(object)
-            for points in tables
-        ]
-        columns[name] = np.concatenate(values)
-    return columns

@@ -6,29 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from sk_stormc.cli.array_files import (
-    ARRAYS,
-    read_matrix,
-    refuse_columns,
-)
+from sk_stormc.cli.array_files import read_matrix
 from sk_stormc.cli.data_files import (
+    ARRAYS,
     CELLS,
-    FRAMES,
-    SEPARATORS,
+    DEFAULTS,
+    TABLES,
     Reading,
     existing,
     few,
     readable,
 )
 from sk_stormc.cli.table_files import (
-    DEFAULTS,
-    check_column,
-    identifiers,
+    are_dates,
+    note_total_row,
     numbers,
     read_table,
     refuse_missing,
-    total_row,
-    without,
 )
 from sk_stormc.utils.validation import short
 
@@ -41,14 +35,18 @@ ANY_TYPE = (
 
 @dataclass
 class Points:
-    """Points, as an array or a DataFrame, the labels by their names, the names of the
-    columns, the labels of the rows or None, and what was read."""
+    """Points, as an array or a DataFrame, what was read, the labels by their names, and
+    the names of the rows or None."""
 
     X: Any
-    labels: dict
-    names: list
-    rows: np.ndarray | None
     reading: Reading
+    labels: dict
+    rows: np.ndarray | None = None
+
+    @property
+    def names(self):
+        """The names of the columns."""
+        return list(getattr(self.X, "columns", self.reading.used["points"]))
 
     @property
     def label(self):
@@ -71,43 +69,33 @@ def read_points(path, mixed=False, names=None, options=DEFAULTS):
     options : Namespace
         How a table is read.
     """
-    tables = (*SEPARATORS, *FRAMES)
-    path = existing(path, tables if mixed else (*ARRAYS, CELLS, *tables))
-    if path.kind != CELLS and (options.obsm or options.layer):
-        raise ValueError(f"{path}: --obsm and --layer need a {CELLS} file")
+    kinds = TABLES if mixed else (*ARRAYS, CELLS, *TABLES)
+    path = existing(path, kinds, options)
     if path.kind in ARRAYS:
-        points = _points_of_arrays(path, names, options)
+        points = _points_of_arrays(path, names)
     else:
         points = _points_of_table(path, names, options, mixed)
-    reading = points.reading
-    if not mixed:
-        missing = ~np.isfinite(points.X)
+    reading, X = points.reading, points.X
+    if mixed:
+        note_total_row(reading, X.select_dtypes("number").to_numpy(float))
+    else:
+        missing = ~np.isfinite(X)
         if missing.any():
-            refuse_missing(
-                path,
-                missing,
-                points.names,
-                "row",
+            remedy = (
                 "leave such rows out, fill in their numbers, or leave such columns "
-                f"out by --drop; {ANY_TYPE}",
+                f"out by --drop; {ANY_TYPE}"
             )
-        if (word := total_row(points.X)) is not None:
-            reading.notes.append(
-                f"the last row has the {word} of the others, --drop-last 1 leaves it "
-                "out"
-            )
-    if names is None and len(points.X) < 10:
-        raise ValueError(
-            f"{path}: expected at least 10 points, found shape {points.X.shape}"
-        )
-    labelled = "labels" if points.labels else "no labels"
-    reading.what = f"{len(points.X)} points, {len(points.names)} columns, {labelled}"
+            refuse_missing(path, missing, points.names, "row", remedy)
+        note_total_row(reading, X)
+    if names is None and len(X) < 10:
+        raise ValueError(f"{path}: expected at least 10 points, found shape {X.shape}")
+    labelled = ", no labels" * (not points.labels)
+    reading.what = f"{len(X)} points, {len(points.names)} columns{labelled}"
     return points
 
 
-def _points_of_arrays(path, names, options):
+def _points_of_arrays(path, names):
     """The points of a .npz or .npy file."""
-    refuse_columns(path, options)
     _, X, labels = read_matrix(path, ("X",), "y")
     columns = [str(k + 1) for k in range(X.shape[1])]
     if names not in (None, columns):
@@ -116,59 +104,35 @@ def _points_of_arrays(path, names, options):
             f"{len(columns)} columns"
         )
     reading = Reading(path, len(X), columns, used={"points": columns})
-    if labels is not None:
-        reading.used["labels"] = ["y"]
-    return Points(X, {} if labels is None else {"y": labels}, columns, None, reading)
+    if labels is None:
+        return Points(X, reading, {})
+    reading.used["labels"] = ["y"]
+    return Points(X, reading, {"y": labels})
 
 
 def _points_of_table(path, names, options, mixed):
     """The points of a table, with these columns, or all but identifiers for None."""
-    is_table = path.kind != CELLS
-    chosen = names_of(options.label)
-    if is_table:
+    chosen, index = options.label or [], options.index
+    if path.kind == CELLS:
+        frame, about, reading = read_cells(path, options, chosen)
+        rows = about.index.astype(str).to_numpy()
+    else:
         texts = (*LABELS, *map(str.lower, chosen))
         frame, reading = read_table(path, options, texts)
-        about = frame  # has the labels and the names of the rows
-    else:
-        frame, about, genes, reading = read_cells(path, options)
-    every, rows = frame, None
-    found = [name for name in about.columns if name.lower() in LABELS][:1]
-    for option, columns in (("--index", [options.index]), ("--label", chosen)):
-        for name in columns if names is None else ():
-            # the colours may be those of a gene
-            if name is not None and (is_table or name not in genes):
-                check_column(path, about, name, option)
-    labels = {
-        name: _labels(about[name] if name in about.columns else genes[name])
-        for name in chosen or found
-        if name in about.columns or (not is_table and name in genes)
-    }
-    used = {"points": []} | ({"labels": list(labels)} if labels else {})
-    if options.index in about.columns:
-        rows = about[options.index].astype(str).to_numpy()
-        used["names of the rows"] = [options.index]
-    elif not is_table:
-        rows = about.index.astype(str).to_numpy()
-    if is_table:
-        taken = [*labels, *[options.index] * (options.index is not None)]
-        about = frame = frame.drop(columns=taken, errors="ignore")
-    if names is None:
-        if not labels:
-            reading.notes += _offers(about, options)
-        frame = without(path, frame, options.drop)
-        reading.leave_out(list(options.drop), "--drop")
-        differ = identifiers(frame) if is_table and not options.keep else []
-        if 0 < len(differ) < frame.shape[1]:
-            if rows is None and (named := [k for k in differ if frame[k].dtype == "O"]):
-                # a result then says which of its rows is which
-                rows = frame[named[0]].astype(str).to_numpy()
-                used["names of the rows"] = named[:1]
-                differ.remove(named[0])
-                frame = frame.drop(columns=named[:1])
-            frame = frame.drop(columns=differ)
-            reading.leave_out(differ, "all values differ, --keep keeps them")
-        names = list(frame.columns)
-    else:
+        about, rows = frame, None  # which has the labels and the names of the rows
+    every = frame
+    chosen = chosen or [name for name in about.columns if name.lower() in LABELS][:1]
+    if names is not None:  # of further points, which may have no labels
+        chosen = [name for name in chosen if name in about.columns]
+        index = index if index in about.columns else None
+    reading.used["points"] = []
+    labels = reading.take("labels", chosen, "--label", about) if chosen else about[[]]
+    if index is not None:
+        column = reading.take("names of the rows", [index], "--index", about)[index]
+        rows = column.astype(str).to_numpy()
+    if path.kind != CELLS:
+        about = frame = frame.drop(columns=[*chosen, index], errors="ignore")
+    if names is not None:
         lacking = [name for name in names if name not in frame.columns]
         if lacking:
             raise ValueError(
@@ -178,34 +142,57 @@ def _points_of_table(path, names, options, mixed):
         others = [name for name in frame.columns if name not in names]
         reading.leave_out(others, "not in --data")
         frame = frame[names]
-    X = frame if mixed else numbers(path, frame, lambda name: _remedy(every, name))
-    reading.used = used | {"points": names}
-    return Points(X, labels, names, rows, reading)
+    else:
+        if not chosen:
+            reading.notes += [
+                f"column {name!r} is not taken as labels: --label {name} takes it as "
+                "such"
+                for name in about.columns
+                if name.lower() in OFFERED and name not in options.drop
+            ]
+        frame = reading.drop(options.drop, frame)
+        kinds = {every[k].dtype.kind for k in options.drop if not every[k].is_unique}
+        if not mixed and kinds.difference("iufb"):
+            reading.notes.append(f"{ANY_TYPE}, in place of --drop")
+        differ = _identifiers(frame) if path.kind != CELLS and not options.keep else []
+        if 0 < len(differ) < frame.shape[1]:
+            named = [name for name in differ if frame[name].dtype == "O"][:1]
+            if rows is None and named:
+                # a result then says which of its rows is which
+                rows = frame[named[0]].astype(str).to_numpy()
+                reading.used["names of the rows"] = named
+                differ.remove(named[0])
+                frame = frame.drop(columns=named)
+            reading.leave_out(differ, "all values differ, --keep keeps them")
+            frame = frame.drop(columns=differ)
+
+    def remedy(name):
+        label = "" if every[name].is_unique else f"--label {name} takes it as labels, "
+        return f"; {label}--drop {name} leaves it out, and {ANY_TYPE}"
+
+    X = frame if mixed else numbers(path, frame, remedy)
+    reading.used["points"] = list(frame.columns)
+    labels = {name: _labels(column) for name, column in labels.items()}
+    return Points(X, reading, labels, rows)
 
 
-def names_of(label):
-    """The names of --label, of which there may be several."""
-    return [] if label is None else [label] if isinstance(label, str) else list(label)
+def _identifiers(frame):
+    """The columns of whole numbers or of texts all of which differ, as row numbers and
+    names do. Dates, and texts of numbers, are no identifiers."""
+    from pandas import to_numeric
+
+    def identifies(column):
+        text = column.dtype.kind == "O" and not are_dates(column)
+        if text:
+            text = to_numeric(column, errors="coerce").isna().any()
+        return (text or column.dtype.kind in "iu") and column.is_unique
+
+    return [name for name, column in frame.items() if identifies(column)]
 
 
-def _remedy(frame, name):
-    """What to do with a column of other values than numbers."""
-    label = "" if frame[name].is_unique else f"--label {name} takes it as labels, "
-    return f"; {label}--drop {name} leaves it out, and {ANY_TYPE}"
-
-
-def _offers(frame, options):
-    """Notes on columns that may be labels by their names, and are not taken as such."""
-    return [
-        f"column {name!r} is not taken as labels: --label {name} takes it as such"
-        for name in frame.columns
-        if name.lower() in OFFERED and name not in options.drop
-    ]
-
-
-def read_cells(path, options):
-    """The matrix of an AnnData file that is mapped, its observations, its genes, and
-    what was read.
+def read_cells(path, options, chosen):
+    """The matrix of an AnnData file that is mapped, its observations, with those of the
+    chosen columns that are genes, and what was read.
 
     The matrix is that of --obsm or --layer, or else obsm["X_pca"], as scanpy has it, or
     X.
@@ -215,38 +202,38 @@ def read_cells(path, options):
 
         data = read_h5ad(path.path)
     genes = data.to_df()
-    key = options.obsm or (None if options.layer else "X_pca")
-    if key in data.obsm:
-        values = np.asarray(data.obsm[key])
-        frame = genes.iloc[:, :0].assign(
-            **{f"{key}[{k}]": values[:, k] for k in range(values.shape[1])}
-        )
-        chosen = f"obsm {key!r}"
-    elif options.obsm:
-        raise ValueError(
-            f"{path}: --obsm must be one of {short(list(data.obsm))}, got {key!r}"
-        )
-    elif options.layer not in (None, "X"):
-        if options.layer not in data.layers:
+    key, layer = options.obsm, options.layer
+    for name, option, known in (
+        (key, "--obsm", list(data.obsm)),
+        (layer, "--layer", ["X", *data.layers]),
+    ):
+        if name is not None and name not in known:
             raise ValueError(
-                f"{path}: --layer must be one of {short(list(data.layers))}, got "
-                f"{options.layer!r}"
+                f"{path}: {option} must be one of {short(known)}, got {name!r}"
             )
-        frame, chosen = data.to_df(layer=options.layer), f"layer {options.layer!r}"
+    if key is None and layer is None and "X_pca" in data.obsm:
+        key = "X_pca"
+    if key is not None:
+        values = np.asarray(data.obsm[key])
+        columns = {f"{key}[{k}]": values[:, k] for k in range(values.shape[1])}
+        frame, used = genes.iloc[:, :0].assign(**columns), f"obsm {key!r}"
+    elif layer not in (None, "X"):
+        frame, used = data.to_df(layer=layer), f"layer {layer!r}"
     else:
-        frame, chosen = genes, "X"
-    others = [f"--obsm {name}" for name in data.obsm if f"obsm {name!r}" != chosen]
+        frame, used = genes, "X"
+    reading = Reading(path, len(data), list(frame.columns), [f"matrix {used}"])
+    others = [f"--obsm {name}" for name in data.obsm if name != key]
     others += [f"--layer {name}" for name in data.layers]
-    reading = Reading(path, len(data), list(frame.columns), [f"matrix {chosen}"])
     if others:
         reading.notes.append(f"other matrices: {few(others)}")
     values = frame.to_numpy()
-    if chosen == "X" and (values >= 0).all() and (values % 1 == 0).all():
+    if used == "X" and (values >= 0).all() and (values % 1 == 0).all():
         reading.notes.append(
             "X has whole numbers, as raw counts are: normalise them, take log1p and "
             "principal components first, as scanpy does"
         )
-    return frame, data.obs, genes, reading
+    of_genes = [name for name in chosen if name in genes and name not in data.obs]
+    return frame, data.obs.join(genes[of_genes]), reading
 
 
 def _labels(texts):

@@ -65,7 +65,7 @@ def add_arguments(parser):
     )
     probability = "the probability of the logged action under"
     add("--target", "A,B,...", f"{probability} other policies", names, ())
-    add("--behaviour", "COLUMN", f"{probability} the policy that acted")
+    add("--behaviour", "COLUMN", f"{probability} the behaviour policy")
     add(
         "--action",
         "COLUMN",
@@ -94,17 +94,18 @@ def report(args):
     log.reading.show(args.check)
     if args.check:
         return
+    columns = log.columns
+    reward, episode, time = columns["reward"], columns["episode"], columns.get("time")
     model = BellmanValueEstimator(gamma=args.gamma).fit(
         log.features,
-        log.reward,
+        reward,
         next_X=log.next_features,
-        episode=log.episode,
-        terminal=log.terminal,
-        time=None if log.next_features is not None else log.time,
+        episode=episode,
+        terminal=columns["terminal"],
+        time=None if log.next_features is not None else time,
     )
-    order = slice(None) if log.time is None else np.argsort(log.time, kind="stable")
-    rows = np.arange(len(log.reward))[order]
-    first = np.sort(rows[np.unique(log.episode[order], return_index=True)[1]])
+    order = np.argsort(np.zeros(len(reward)) if time is None else time, kind="stable")
+    first = np.sort(order[np.unique(episode[order], return_index=True)[1]])
     X0 = log.features[first]
     values = model.predict(X0)
     low, high = model.value_interval(X0, args.confidence, mean=True)
@@ -138,29 +139,19 @@ def report(args):
 
 def _policies(args, log):
     """The table of the policies: with one target, by all methods."""
-    columns = {
-        "features": log.features,
-        "reward": log.reward,
-        "action": np.zeros(len(log.reward)) if log.action is None else log.action,
-        "behaviour": log.behaviour,
-        "episode": log.episode,
-        "time": log.time,
-        "terminal": log.terminal,
-    }
-    roles = {name: name for name in ("episode", "time", "terminal")}
+    columns = {"features": log.features, "action": np.zeros(len(log.features))}
+    columns |= log.columns
+    roles = {name: name for name in ("episode", "time", "terminal") if name in columns}
     classifier, estimated = None, ""
-    if log.behaviour is None:
+    if "behaviour" in columns:
+        roles["probability"] = "behaviour"
+    else:
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
         classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-        estimated = "\nProbabilities of the policy that acted are estimated."
-    roles = {
-        role: name
-        for role, name in (roles | {"probability": "behaviour"}).items()
-        if columns[name] is not None
-    }
+        estimated = "\nProbabilities of the behaviour policy are estimated."
     others = METHODS if len(log.target) == 1 else ()
     found, rows = None, []
     for method in (args.method, *(name for name in others if name != args.method)):
@@ -173,7 +164,13 @@ def _policies(args, log):
         header, cells = comparison.cells()
         rows += cells[found is not None :]
         found = found or comparison
-    return f"{as_text(header, rows, left=1)}\n\n{found.notes()}{estimated}"
+    about = (
+        "Values of policies are means of the logged returns, weighted by their ratios "
+        "of probabilities.\nThey need no model, so the value of the behaviour policy "
+        "differs from the one above."
+    )
+    table = as_text(header, rows, left=1)
+    return f"{about}\n\n{table}\n\n{found.notes()}{estimated}"
 
 
 def _simulated_walk(n_episodes=300, n_places=5):
@@ -195,16 +192,18 @@ def _simulated_walk(n_episodes=300, n_places=5):
         "simulated walk", len(place), ["place"], used={"state": ["place"]}
     )
     reading.what = f"{len(place)} transitions, {n_episodes} episodes, state"
+    columns = {
+        "reward": reward.astype(float),
+        "episode": episode,
+        "terminal": terminal,
+        "action": right.astype(int),
+        "behaviour": np.full(len(place), 0.5),
+    }
     return Log(
         names=["place"],
         states=place[:, None],
         features=np.eye(n_places)[place],
-        reward=reward.astype(float),
-        episode=episode,
-        time=None,
-        terminal=terminal,
-        action=right.astype(int),
+        columns=columns,
         target={"more to the right": np.where(right, 0.6, 0.4)},
-        behaviour=np.full(len(place), 0.5),
         reading=reading,
     )

@@ -6,7 +6,6 @@ month instead, and the command prints and draws what it would have earned.
 """
 
 import os
-import re
 import sys
 from contextlib import redirect_stdout
 from functools import partial
@@ -35,6 +34,7 @@ from sk_stormc.cli.return_files import (
 from sk_stormc.compare.tables import as_text
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
 from sk_stormc.portfolio.linear_constraints import linear_of
+from sk_stormc.portfolio.performance import drawdowns_of
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.portfolio.whole_shares import whole_shares
 
@@ -138,9 +138,6 @@ def report(args):
         raise ValueError(
             f"--capital needs --prices, and no --walk-forward, got {args.capital:g}"
         )
-    for option in ("prices", "long", "benchmark"):
-        if several and getattr(args, option):
-            raise ValueError(f"--{option} needs one file, got {args.data!r}")
     read = (read_parquet_files if several else read_returns)(
         args.data, args.drop_missing, args.unit, args
     )
@@ -196,12 +193,12 @@ def _print_weights(args, read, portfolio):
     """Print the weights with what they would have earned, and save them."""
     earned = np.asarray(portfolio.predict(read.values))
     table = {"asset": read.names, "weight": portfolio.weights_.tolist()}
-    cash = None
+    cash = []
     if args.capital is not None:
         found = whole_shares(portfolio.weights_, read.last_prices, args.capital)
         table |= {"price": read.last_prices.tolist(), "shares": found.shares.tolist()}
         table["amount"] = (read.last_prices * found.shares).tolist()
-        cash = found.cash
+        cash = [f"cash {found.cash:.2f} of {args.capital:,.2f}"]
     if args.out is not None:  # before anything that could fail
         write_csv(args.out, table, zip(*table.values(), strict=True))
     aim = f"risk aversion {args.risk_aversion:g}"
@@ -210,18 +207,12 @@ def _print_weights(args, read, portfolio):
     elif args.objective == "ratio":
         aim = "largest ratio"
     print(f"\nrisk measure {args.risk_measure}, {aim}, {portfolio.stop_reason_}\n")
-    width = max(map(len, read.names))
-    forms = {"weight": "9.4f", "price": "12.2f", "shares": "8d", "amount": "12.2f"}
-    if cash is not None:
-        titles = (f"{k:>{re.match('[0-9]+', forms[k])[0]}}" for k in list(table)[1:])
-        print(f"{'':{width}}  {' '.join(titles)}")
-    for name, *cells in zip(*table.values(), strict=True):
-        shown = (
-            format(x, forms[k]) for k, x in zip(list(table)[1:], cells, strict=True)
-        )
-        print(f"{name:{width}}  {' '.join(shown)}")
-    if cash is not None:
-        print(f"cash {cash:.2f} of {args.capital:,.2f}")
+    forms = {"asset": "", "weight": ".4f", "price": ".2f", "shares": "d"}
+    cells = [
+        [format(cell, forms.get(name, ".2f")) for cell in column]
+        for name, column in table.items()
+    ]
+    print(as_text(list(table), list(zip(*cells, strict=True)), left=1), *cash, sep="\n")
     print(
         f"\nper period: mean {earned.mean():.4g}, deviation {earned.std():.4g}, worst "
         f"{earned.min():.4g}"
@@ -241,11 +232,10 @@ def _of_a_year(args, read, weights, earned):
     if deviation > 0:
         facts.append(f"Sharpe {np.sqrt(n) * mean / deviation:.2f}")
     if isinstance(read.values, np.ndarray) and (earned > -1).all():
-        wealth = np.cumprod(np.concatenate([[1.0], 1 + earned]))
-        drawdown = (1 - wealth / np.maximum.accumulate(wealth)).max()
         grown = weights * (1 + read.values) / (1 + earned)[:, None]
         turnover = n * np.abs(grown - weights).sum(axis=1).mean() / 2
-        facts += [f"drawdown {drawdown:.2%}", f"turnover {turnover:.2%}"]
+        facts.append(f"drawdown {drawdowns_of(earned).max():.2%}")
+        facts.append(f"turnover {turnover:.2%}")
     return f"a year of {n:g} periods, in sample: {', '.join(facts)}"
 
 

@@ -1,57 +1,51 @@
-"""Prices in the user's files: their columns, their returns, and how they are told from
-returns."""
+"""Prices in the user's files: their columns, and how they are told from returns."""
 
 import re
+from itertools import compress
 
 import numpy as np
 
 from sk_stormc.cli.data_files import few
-from sk_stormc.datasets.prices import returns_from_prices
 from sk_stormc.portfolio.returns import looks_like_prices
 
 CLOSING = ("adj close", "adjusted close", "close")  # the best first
-VOLUMES = ("volume", "volumes")
+VOLUMES = ("volume", "volumes", "vol")
 FIELDS = (*CLOSING, *VOLUMES, "open", "high", "low", "dividends", "stock splits")
 
 
-def convert_prices(data, index, drop_missing):
-    """Convert prices to returns, and keep the last prices."""
-    from pandas import DataFrame
+def _slow(values):
+    """Which columns hardly change between periods, as prices do."""
+    values = np.asarray(values, dtype=float)
+    columns = range(values.shape[1])
+    return np.array([looks_like_prices(values[:, [j]]) for j in columns], dtype=bool)
 
-    prices = DataFrame(data.values, index, data.names)
-    try:
-        found = returns_from_prices(prices, "drop" if drop_missing else "raise")
-    except ValueError as error:
-        text = str(error)
-        if "missing='drop'" in text:
-            text = text[: text.index("missing='drop'")]
-            text += "--drop-missing leaves out such periods"
-        raise ValueError(f"{data.path}: {text}") from error
-    dates = None
-    if data.dates is not None:
-        kept = set(found.index)
-        dates = [date for date, k in zip(data.dates, index, strict=True) if k in kept]
-    known = prices.dropna()
-    data.last_prices = known.iloc[-1].to_numpy()
-    dropped = len(prices) - len(known)
-    if dropped:
-        data.reading.facts.append(f"{dropped} periods with missing values dropped")
-    data.values, data.dates = found.to_numpy(), dates
-    data.reading.facts.append("returns of prices")
+
+def refuse_volumes(path, values, names):
+    """Raise a ValueError for columns beside prices that change ten times as much."""
+    slow = _slow(values)
+    if not slow.any() or slow.all():
+        return
+    steps = np.median(np.abs(np.diff(values, axis=0)), axis=0)
+    change = steps / np.maximum(np.median(values, axis=0), np.finfo(float).tiny)
+    wild = ~slow & (change > 10 * np.median(change[slow]))
+    if wild.any():
+        found = few(list(compress(names, wild)))
+        raise ValueError(
+            f"{path}: expected prices, but {found} change more than ten times as much "
+            "as the others, as volumes do: --drop leaves them out"
+        )
 
 
 def _fields(names):
     """The field of a file of prices in each name, such as "close" of "AAPL Close", and
-    the rest of the name; "" for other names."""
+    the rest of the name."""
     found = {}
     for name in names:
-        words = re.split(r"[\s_.|:-]+", name.lower())
+        words = " ".join(re.split(r"[\s_.|:-]+", name.lower()))
         for field in FIELDS:
-            parts = field.split()
-            if words[: len(parts)] == parts or words[-len(parts) :] == parts:
-                rest = words[len(parts) :] if words[: len(parts)] == parts else None
-                rest = words[: -len(parts)] if rest is None else rest
-                found[name] = field, " ".join(rest)
+            first = re.fullmatch(rf"{field}( .*)?|(.* )?{field}", words)
+            if first:
+                found[name] = field, (first[1] or first[2] or "").strip()
                 break
     # an asset may be called Low Volatility
     traded = {rest for field, rest in found.values() if field in CLOSING + VOLUMES}
@@ -85,8 +79,7 @@ def closing_prices(frame, reading, options):
 def refuse_prices(path, values, names):
     """Raise a ValueError for prices, or logarithms of prices, if the unit is not
     given."""
-    values = np.asarray(values, dtype=float)
-    slow = np.array([looks_like_prices(values[:, [j]]) for j in range(len(names))])
+    slow = _slow(values)
     if not slow.any():
         return
     # returns have both signs; rates of interest are small beside them
@@ -95,15 +88,11 @@ def refuse_prices(path, values, names):
     usual = np.inf if slow.all() else np.median(spread[~slow])
     large = slow & (size > 10 * usual)
     if (slow | one_sign).mean() > 0.5 or large.any():
-        prices = [name for name, is_slow in zip(names, slow, strict=True) if is_slow]
-        volumes = [
-            name
-            for name, k, one in zip(names, slow, one_sign, strict=True)
-            if one and not k
-        ]
-        beside = f". {few(volumes)} may be volumes: --drop leaves them out"
+        volumes = few(list(compress(names, one_sign & ~slow)))
+        beside = f". {volumes} may be volumes: --drop leaves them out"
         raise ValueError(
             f"{path}: expected returns, but numbers hardly change between periods, as "
-            f"in a file of prices, in {few(prices)}: --prices converts them"
-            f"{beside * bool(volumes)}. If these are returns, say so by --unit"
+            f"in a file of prices, in {few(list(compress(names, slow)))}: --prices "
+            f"converts them{beside * bool(volumes)}. If these are returns, say so by "
+            "--unit"
         )

@@ -12,57 +12,52 @@ from typing import Any
 
 import numpy as np
 
-from sk_stormc.cli.array_files import (
-    ARRAYS,
-    read_matrix,
-    refuse_columns,
-)
-from sk_stormc.cli.column_texts import is_number
+from sk_stormc.cli.array_files import read_matrix
+from sk_stormc.cli.column_texts import is_amount, is_number
 from sk_stormc.cli.data_files import (
-    FRAMES,
-    SEPARATORS,
+    ARRAYS,
+    DEFAULTS,
+    SEVERAL,
+    TABLES,
     Reading,
+    check_options,
     existing,
     readable,
 )
 from sk_stormc.cli.header_rows import DATE, INDEX
 from sk_stormc.cli.price_files import (
+    CLOSING,
     closing_prices,
-    convert_prices,
     refuse_prices,
+    refuse_volumes,
 )
 from sk_stormc.cli.table_files import (
-    DEFAULTS,
     are_dates,
-    check_column,
     name_dates,
+    note_total_row,
     numbers,
     read_table,
     refuse_missing,
-    total_row,
-    without,
 )
 from sk_stormc.datasets.french import MISSING_CODES
+from sk_stormc.datasets.prices import returns_from_prices
 from sk_stormc.utils.frames import direction_of
 from sk_stormc.utils.validation import short
 
 UNITS = {"fractions": 1.0, "percent": 1e2, "basis-points": 1e4}
 # by the assets' median deviation
 _GUESSES = ((0.2, "fractions"), (20.0, "percent"), (np.inf, "basis-points"))
-# such as 5% and 0,5, which pandas does not read as numbers
-_AMOUNT = re.compile(r"[-+]?\d*[.,]?\d*\s*%?")
 
 
 @dataclass
 class Returns:
-    """Returns of shape (n_periods, n_assets), names of the assets, optional dates, and
-    what was read. The returns of the file were divided by ``divisor``.
+    """Returns of shape (n_periods, n_assets), names of the assets, what was read, and
+    optional dates. The returns of the file were divided by ``divisor``.
 
     The values of several files are a lazy frame of dask. ``benchmark`` has the returns
     of the benchmark, and ``last_prices`` the prices at the end, if there are any.
     """
 
-    path: Any
     values: Any
     names: list
     reading: Reading
@@ -80,6 +75,7 @@ class Returns:
         dates = self.dates
         span = "no dates" if dates is None else f"{dates[0]} to {dates[-1]}"
         self.reading.facts.insert(0, span)
+        return self
 
     def direction(self):
         """The order of the dates, as `direction_of` has it, or None without dates."""
@@ -123,72 +119,80 @@ def read_returns(path, drop_missing=False, unit=None, options=DEFAULTS):
     a first column of dates. ``options`` say how they are read, and whether the numbers
     are prices.
     """
-    path = existing(path, (*ARRAYS, *SEPARATORS, *FRAMES))
+    path = existing(path, (*ARRAYS, *TABLES), options)
     if path.kind in ARRAYS:
-        refuse_columns(path, options)
         name, values, _ = read_matrix(path, ("returns", "returns_bp"))
-        names = [str(k + 1) for k in range(values.shape[1])]
-        data = Returns(path, values, names, Reading(path, len(values), names))
+        data = _without_names(path, values)
         if name == "returns_bp":
-            if unit not in (None, "guess", "basis-points"):
-                raise ValueError(
-                    f"{path}: --unit must not be {unit!r}, since 'returns_bp' has "
-                    "returns in basis points"
-                )
-            unit = "basis-points"
+            unit = _known_unit(path, unit, "basis-points", "those are 'returns_bp'")
     else:
         data = _returns_of_table(path, options)
-    unit = _unit_of_signs(data, unit)
+    if signed := [name for name in data.reading.percents if name in data.names]:
+        bare = [name for name in data.names if name not in signed]
+        if bare:
+            raise ValueError(
+                f"{path}: expected one unit, found percent signs in column "
+                f"{signed[0]!r}, and none in {bare[0]!r}"
+            )
+        unit = _known_unit(path, unit, "percent", "the numbers have percent signs")
+    if options.prices and unit not in (None, "guess"):
+        raise ValueError(f"{path}: --unit says nothing about prices, got {unit!r}")
+    missing = ~np.isfinite(data.values)
+    if not options.prices:
+        missing |= np.isin(data.values, MISSING_CODES)
+    complete = ~missing.any(axis=1)
+    if unit not in UNITS and not options.prices:
+        refuse_prices(path, data.values[complete], data.names)
+    if not (complete.all() or drop_missing):
+        remedy = "--drop-missing leaves such periods out"
+        refuse_missing(path, missing, data.names, "period", remedy, data.dates)
+    if not complete.any():
+        raise ValueError(
+            f"{path}: expected finite numbers, but in each period one is missing"
+        )
     if options.prices:
-        if unit not in (None, "guess"):
-            raise ValueError(f"{path}: --unit says nothing about prices, got {unit!r}")
-        index = None if data.dates is None else as_dates(data.dates)
-        convert_prices(data, index, drop_missing)
+        _convert_prices(data, complete)
     else:
-        _handle_missing(data, drop_missing)
+        data.values = data.values[complete]
         _convert(data, data.values, unit)
+    if data.dates is not None:
+        # the first price has no return
+        data.dates = list(compress(data.dates, complete))[int(options.prices) :]
+    if not complete.all():
+        dropped = (~complete).sum()
+        data.reading.facts.append(f"{dropped} periods with missing values dropped")
     if len(data.values) < 2:
         raise ValueError(
             f"{path}: expected at least two periods, found {len(data.values)}"
         )
-    if (word := total_row(data.values)) is not None:
-        data.reading.notes.append(
-            f"the last row has the {word} of the others: --drop-last 1 leaves it out"
-        )
+    note_total_row(data.reading, data.values)
     if options.benchmark is not None:
         _take_benchmark(data, options.benchmark)
-    data.describe()
-    return data
+    return data.describe()
 
 
-def _unit_of_signs(data, unit):
-    """The unit, which percent signs determine."""
-    signed = [name for name in data.reading.percents if name in data.names]
-    if not signed:
-        return unit
-    without_sign = [name for name in data.names if name not in signed]
-    if without_sign:
+def _without_names(path, values):
+    """Returns of assets that are numbered."""
+    names = [str(k + 1) for k in range(values.shape[1])]
+    return Returns(values, names, Reading(path, len(values), names))
+
+
+def _known_unit(path, unit, known, reason):
+    """The unit that a file has for a reason, to which --unit must not object."""
+    if unit not in (None, "guess", known):
         raise ValueError(
-            f"{data.path}: expected one unit, found percent signs in column "
-            f"{signed[0]!r}, and none in {without_sign[0]!r}"
+            f"{path}: --unit must be {known}, since {reason}, got {unit!r}"
         )
-    if unit not in (None, "guess", "percent"):
-        raise ValueError(
-            f"{data.path}: --unit must be percent, since the numbers have percent "
-            f"signs, got {unit!r}"
-        )
-    return "percent"
+    return known
 
 
 def _take_benchmark(data, name):
     """Take the column of the benchmark from the assets."""
-    if name not in data.names:
+    if name not in data.names or len(data.names) == 1:
         raise ValueError(
-            f"{data.path}: --benchmark must name a column, got {name!r}, expected one "
-            f"of {short(data.names)}"
+            f"{data.reading.file}: --benchmark must name a column, and leave an asset, "
+            f"got {name!r}, expected one of {short(data.names)}"
         )
-    if len(data.names) == 1:
-        raise ValueError(f"{data.path}: --benchmark must leave an asset, got {name!r}")
     j = data.names.index(name)
     data.benchmark = data.values[:, j]
     data.values = np.delete(data.values, j, axis=1)
@@ -198,20 +202,32 @@ def _take_benchmark(data, name):
     data.reading.used["benchmark"] = [name]
 
 
+def _convert_prices(data, complete):
+    """Convert prices to returns, and keep the last prices."""
+    from pandas import DataFrame
+
+    path, prices = data.reading.file, data.values[complete]
+    refuse_volumes(path, prices, data.names)
+    index = None if data.dates is None else as_dates(data.dates)
+    try:
+        found = returns_from_prices(DataFrame(data.values, index, data.names), "drop")
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    data.last_prices, data.values = prices[-1], found.to_numpy()
+    data.reading.facts.append("returns of prices")
+
+
 def _convert(data, some, unit):
     """Convert returns to fractions, if the unit is given, or guessed from ``some`` of
     them."""
     facts = data.reading.facts
     if unit not in UNITS:
-        refuse_prices(data.path, some, data.names)
         deviation = float(np.median(some.std(axis=0)))
         guess = next(name for limit, name in _GUESSES if deviation < limit)
         facts.append(f"unit: {guess} (guessed)")
         unit = "fractions" if unit is None else guess
-    elif data.reading.percents:
-        facts.append("unit: percent (by the signs)")
     else:
-        facts.append(f"unit: {unit}")
+        facts.append(f"unit: {unit}{' (by the signs)' * bool(data.reading.percents)}")
     if unit != "fractions":
         data.divisor = UNITS[unit]
         data.values = data.values / data.divisor
@@ -224,6 +240,7 @@ def read_parquet_files(pattern, drop_missing=False, unit=None, options=DEFAULTS)
 
     Columns of other types than numbers are left out.
     """
+    check_options(pattern, SEVERAL, options)
     folder = Path(pattern)
     paths = folder.glob("*.parquet") if folder.is_dir() else glob.glob(str(pattern))
     paths = sorted(map(str, paths))
@@ -247,11 +264,16 @@ def read_parquet_files(pattern, drop_missing=False, unit=None, options=DEFAULTS)
             f"{pattern}: expected columns named by texts, found {numbered[0]!r}, which "
             "dask cannot read"
         )
+    form = [f"{len(paths)} file{'s' * (len(paths) > 1)}"]
+    reading = Reading(pattern, "unknown", list(frame.columns), form)
+    frame = reading.drop(options.drop, frame)
     kept = [
         name
-        for name, dtype in without(pattern, frame, options.drop).dtypes.items()
+        for name, dtype in frame.dtypes.items()
         if dtype.kind in "iufb" and name.lower() not in INDEX
     ]
+    others = [name for name in frame.columns if name not in kept]
+    reading.leave_out(others, "no numbers, or an index")
     for path in paths:
         with readable(path, ".parquet"):
             lacking = set(kept).difference(read_schema(path).names)
@@ -260,24 +282,19 @@ def read_parquet_files(pattern, drop_missing=False, unit=None, options=DEFAULTS)
                 f"{path}: expected the columns of {paths[0]}, found no column "
                 f"{min(lacking)!r}"
             )
-    dropped = [name for name in frame.columns if name not in kept]
-    values = frame[kept]
     # isin of dask cannot be computed in an array of a single partition
-    values = values.replace(list(MISSING_CODES), np.nan)
+    values = frame[kept].replace(list(MISSING_CODES), np.nan)
     values = values.dropna() if drop_missing else values
-    reading = Reading(pattern, "unknown", list(frame.columns), [f"{len(paths)} files"])
-    reading.leave_out([k for k in dropped if k in options.drop], "--drop")
-    others = [name for name in dropped if name not in options.drop]
-    reading.leave_out(others, "no numbers, or an index")
-    data = Returns(pattern, values, kept, reading)
-    first = data.values.partitions[0].compute().dropna().to_numpy(float)
+    first = values.partitions[0].compute().dropna().to_numpy(float)
     if not first.size:
         raise ValueError(
             f"{paths[0]}: expected columns of numbers, and periods without missing ones"
         )
+    if unit not in UNITS:
+        refuse_prices(pattern, first, kept)
+    data = Returns(values, kept, reading)
     _convert(data, first, unit)
-    data.describe()
-    return data
+    return data.describe()
 
 
 def read_forecasts(path, data, options=DEFAULTS):
@@ -287,7 +304,7 @@ def read_forecasts(path, data, options=DEFAULTS):
     asset, and either one row, or a first column of dates. Forecasts by date are a
     DataFrame.
     """
-    path = existing(path, (*SEPARATORS, *FRAMES))
+    path = existing(path, TABLES)
     frame, _ = read_table(path, options)
     first = frame.iloc[:, 0]
     if frame.shape[1] == 2 and set(map(str, first)) & set(data.names):
@@ -297,8 +314,8 @@ def read_forecasts(path, data, options=DEFAULTS):
     lacking = [name for name in data.names if name not in frame.columns]
     if lacking:
         raise ValueError(
-            f"{path}: expected a number for each asset of {data.path}, found none for "
-            f"{lacking[0]!r}"
+            f"{path}: expected a number for each asset of {data.reading.file}, found "
+            f"none for {lacking[0]!r}"
         )
     values = numbers(path, frame[data.names]) / data.divisor
     if dates is not None:
@@ -317,16 +334,15 @@ def _returns_of_table(path, options):
     """Returns of a table, and the dates of its first column or of --index."""
     if find_spec("pandas") is None:
         with suppress(ValueError):
-            values = np.loadtxt(path.source(), delimiter=",", ndmin=2)
-            names = [str(k + 1) for k in range(values.shape[1])]
-            return Returns(path, values, names, Reading(path, len(values), names))
+            return _without_names(
+                path, np.loadtxt(path.source(), delimiter=",", ndmin=2)
+            )
     frame, reading = read_table(path, options)
     if options.long is not None:
-        frame = _wide(path, frame, options.long, reading)
-    frame = without(path, frame, options.drop)
-    reading.leave_out(list(options.drop), "--drop")
+        frame = _wide(frame, options.long, reading)
+    frame = reading.drop(options.drop, frame)
     if options.index is not None:
-        check_column(path, frame, options.index, "--index")
+        reading.check([options.index], "--index", frame)
         frame.insert(0, options.index, frame.pop(options.index))
     first = frame.iloc[:, 0]
     dates, is_index = _dates(path, first, options.index is not None)
@@ -340,93 +356,26 @@ def _returns_of_table(path, options):
             f"found dates along the columns, such as {names[0]!r}: transpose "
             "the table, by pandas: read_csv(FILE, index_col=0).T.to_csv('returns.csv')"
         )
-    if others is not frame:
-        if dates is None:
-            reading.leave_out([first.name], "it has no dates")
-        else:
-            reading.used["dates"] = [first.name]
-    if options.benchmark not in others.columns and options.benchmark is not None:
-        check_column(path, others, options.benchmark, "--benchmark")
-    _refuse_dates_twice(path, dates, frame)
+    if others is not frame and dates is None:
+        reading.leave_out([first.name], "it has no dates")
+    elif others is not frame:
+        reading.used["dates"] = [first.name]
+    if options.benchmark is not None:
+        reading.check([options.benchmark], "--benchmark", others)
+    if dates is not None:
+        _refuse_dates_twice(path, dates, frame)
     kept = closing_prices(others, reading, options)
-    values = numbers(path, kept, lambda name: _offer(path, frame, name))
-    data = Returns(path, values, list(kept.columns), reading, dates)
+    values = numbers(path, kept, lambda name: _offer(frame, name))
+    data = Returns(values, list(kept.columns), reading, dates)
     if data.direction() == "descending":
         data.values, data.dates = data.values[::-1], dates[::-1]
         reading.facts.append("rows reversed, since their dates descend")
     return data
 
 
-def _offer(path, frame, name):
-    """What to do with a column of returns that has other values than numbers."""
-    dates = [other for other in frame.columns if are_dates(frame[other].astype(str))]
-    if dates and name not in dates and not frame[dates[0]].is_unique:
-        others = [k for k in frame.columns if k not in (dates[0], name)]
-        value = others[-1] if others else "VALUE"
-        return f"; a long table is read by --long {dates[0]},{name},{value}"
-    offer = f"; --drop {name} leaves it out"
-    if name in dates:
-        offer += f", and --index {name} takes it as dates"
-    return offer
-
-
-def _wide(path, frame, names, reading):
-    """A table with a row for each date and a column for each asset, from one with a row
-    for each date and asset."""
-    if len(names) != 3:
-        raise ValueError(
-            f"--long must be three names, DATE,ASSET,VALUE, got {','.join(names)!r}"
-        )
-    for name in names:
-        check_column(path, frame, name, "--long")
-    date, asset, value = names
-    unused = [name for name in frame.columns if name not in names]
-    reading.leave_out(unused, "not in --long")
-    twice = frame.duplicated([date, asset])
-    if twice.any():
-        row = frame[twice].iloc[0]
-        raise ValueError(
-            f"{path}: expected a row for each date and asset, found {row[asset]!r} "
-            f"twice on {row[date]}"
-        )
-    wide = frame.pivot(index=date, columns=asset, values=value).reset_index()
-    wide.columns = [str(name) for name in wide.columns]
-    reading.used["values"] = [value]
-    reading.used["names of the assets"] = [asset]
-    # texts of dates are in the order of the alphabet
-    order = as_dates(list(frame[date].drop_duplicates().astype(str)))
-    if order.is_monotonic_increasing:
-        texts = frame[date].drop_duplicates()
-        wide = wide.set_index(date).loc[list(texts)].reset_index()
-    return wide
-
-
-def _refuse_dates_twice(path, dates, frame):
-    """Raise a ValueError if dates occur twice, with up to three of them."""
-    if dates is None:
-        return
-    seen, twice = set(), []
-    for date in dates:
-        if date in seen and date not in twice:
-            twice.append(date)
-        seen.add(date)
-    if twice:
-        texts = [name for name in frame.columns[1:] if frame[name].dtype.kind == "O"]
-        long = (
-            f". A long table is read by --long {frame.columns[0]},{texts[0]},"
-            f"{next((k for k in frame.columns[1:] if k != texts[0]), 'VALUE')}"
-            if texts
-            else ""
-        )
-        raise ValueError(
-            f"{path}: expected each date once, found {len(twice)} of them more than "
-            f"once, such as {', '.join(twice[:3])}{long}"
-        )
-
-
 def _dates(path, first, required):
     """The dates of the rows or None, and whether the first column is no asset."""
-    is_text = not any(is_number(cell) or _AMOUNT.fullmatch(str(cell)) for cell in first)
+    is_text = not any(is_number(cell) or is_amount(cell) for cell in first)
     counts = first.dtype.kind == "i" and len(first) > 2 and (np.diff(first) == 1).all()
     all_dates = all(re.fullmatch(DATE, str(cell)) for cell in first)
     if not (is_text or counts or all_dates or first.name.lower() in INDEX or required):
@@ -437,7 +386,7 @@ def _dates(path, first, required):
         example = next(date for date in dates if date not in bare)
         raise ValueError(
             f"{path}: expected a date such as {example!r} in each row, found "
-            f"{bare[0]!r}"
+            f"{bare[0]!r}; --drop-last N leaves out N rows at the end"
         )
     if is_text and not are_dates(first):
         if required:
@@ -449,25 +398,65 @@ def _dates(path, first, required):
     return dates, True
 
 
-def _handle_missing(data, drop):
-    missing = ~np.isfinite(data.values) | np.isin(data.values, MISSING_CODES)
-    complete = ~missing.any(axis=1)
-    if complete.all():
+def _refuse_dates_twice(path, dates, frame):
+    """Raise a ValueError if dates occur twice, with up to three of them."""
+    from pandas import Index
+
+    index = Index(dates)
+    twice = index[index.duplicated()].unique()
+    if not len(twice):
         return
-    if not drop:
-        refuse_missing(
-            data.path,
-            missing,
-            data.names,
-            "period",
-            "--drop-missing leaves such periods out",
-            data.dates,
-        )
-    if not complete.any():
+    date, *others = frame.columns
+    texts = [name for name in others if frame[name].dtype.kind == "O"]
+    long = f". {_long(frame, date, texts[0])}" if texts else ""
+    raise ValueError(
+        f"{path}: expected each date once, found {len(twice)} of them more than once, "
+        f"such as {', '.join(twice[:3])}{long}"
+    )
+
+
+def _offer(frame, name):
+    """What to do with a column of returns that has other values than numbers."""
+    dates = [other for other in frame.columns if are_dates(frame[other].astype(str))]
+    if dates and name not in dates and not frame[dates[0]].is_unique:
+        return f"; {_long(frame, dates[0], name)}"
+    offer = f"; --drop {name} leaves it out"
+    if name in dates:
+        offer += f", and --index {name} takes it as dates"
+    return offer
+
+
+def _long(frame, date, asset):
+    """How a long table is read."""
+    values = [name for name in frame.columns if name not in (date, asset)]
+    prices = [name for name in values if name.lower() in CLOSING]
+    value = ["VALUE", *values, *prices][-1]
+    return f"A long table is read by --long {date},{asset},{value}"
+
+
+def _wide(frame, names, reading):
+    """A table with a row for each date and a column for each asset, from one with a row
+    for each date and asset."""
+    if len(names) != 3:
         raise ValueError(
-            f"{data.path}: expected finite returns, but in each period one is missing"
+            f"--long must be three names, DATE,ASSET,VALUE, got {','.join(names)!r}"
         )
-    data.values = data.values[complete]
-    data.dates = data.dates and list(compress(data.dates, complete))
-    dropped = (~complete).sum()
-    data.reading.facts.append(f"{dropped} periods with missing values dropped")
+    reading.check(names, "--long", frame)
+    date, asset, value = names
+    unused = [name for name in frame.columns if name not in names]
+    reading.leave_out(unused, "not in --long")
+    twice = frame.duplicated([date, asset])
+    if twice.any():
+        row = frame[twice].iloc[0]
+        raise ValueError(
+            f"{reading.file}: expected a row for each date and asset, found "
+            f"{row[asset]!r} twice on {row[date]}"
+        )
+    wide = frame.pivot(index=date, columns=asset, values=value)
+    wide.columns = wide.columns.map(str)
+    reading.used |= {"values": [value], "names of the assets": [asset]}
+    # texts of dates are in the order of the alphabet
+    texts = frame[date].drop_duplicates()
+    if as_dates(list(texts.astype(str))).is_monotonic_increasing:
+        wide = wide.loc[texts]
+    return wide.reset_index()

@@ -1,11 +1,9 @@
-"""Tables in users' files, which pandas reads, and the options of a command that say
-how."""
+"""Tables in users' files, which pandas reads."""
 
+import csv
 import gzip
 import re
 import warnings
-from argparse import Namespace
-from itertools import islice
 
 import numpy as np
 
@@ -17,13 +15,7 @@ from sk_stormc.cli.column_texts import (
     numbers_of_texts,
     vectors_of,
 )
-from sk_stormc.cli.data_files import (
-    FRAMES,
-    SEPARATORS,
-    SHEETS,
-    Reading,
-    readable,
-)
+from sk_stormc.cli.data_files import FRAMES, SEPARATORS, SHEETS, Reading, readable
 from sk_stormc.cli.header_rows import DATE, SEPARATED, names_of_columns
 from sk_stormc.utils.frames import direction_of
 from sk_stormc.utils.validation import short
@@ -33,25 +25,6 @@ MOST_COLUMNS = 100_000  # of texts
 MOST_BYTES = 2**24  # of a line
 SAMPLE = 1000  # texts of a column that are tried as dates
 MISSING = ["-", "--"]  # beside what pandas takes as missing
-
-
-# options of commands that say how a table is read
-DEFAULTS = Namespace(
-    sep=None,
-    decimal=None,
-    index=None,
-    label=None,
-    drop=(),
-    keep=False,
-    sheet=None,
-    skip_rows=0,
-    drop_last=0,
-    obsm=None,
-    layer=None,
-    prices=False,
-    long=None,
-    benchmark=None,
-)
 
 
 def read_table(path, options, texts=()):
@@ -68,12 +41,11 @@ def read_table(path, options, texts=()):
             'install "sk_stormc[files]"); without it a .npz or .npy file is expected, '
             "or a .csv file of numbers alone"
         ) from error
-    _refuse_options(path, options)
-    decimal, notes = options.decimal, []
+    reading, decimal = Reading(path), options.decimal
     if path.kind in SEPARATORS:
-        frame, notes, decimal = _text(path, options, texts)
+        frame, decimal = _text(path, options, texts, reading)
     elif path.kind in SHEETS:
-        frame, notes = _sheet(path, options, texts)
+        frame = _sheet(path, options, texts, reading)
     else:
         with readable(path, path.kind):
             read = pd.read_parquet if path.kind == ".parquet" else pd.read_feather
@@ -82,55 +54,47 @@ def read_table(path, options, texts=()):
         frame = frame.reset_index()
     if frame.columns.empty:
         raise ValueError(f"{path}: expected a table with columns, found none")
-    frame.columns = [_joined(name) for name in frame.columns]
+    frame.columns = [
+        " ".join(map(str, name)).strip() if isinstance(name, tuple) else str(name)
+        for name in frame.columns
+    ]
     if options.drop_last:
         if options.drop_last >= len(frame):
             raise ValueError(
                 f"{path}: --drop-last must leave some of {len(frame)} rows, got "
                 f"{options.drop_last}"
             )
-        notes.append(f"without the last {options.drop_last} rows")
+        reading.form.append(f"without the last {options.drop_last} rows")
         frame = frame.iloc[: -options.drop_last]
-    reading = Reading(path, len(frame), list(frame.columns), notes, head=frame.head(3))
+    reading.rows, reading.head = len(frame), frame.head(3)
     empty = [name for name, column in frame.items() if column.isna().all()]
     if 0 < len(empty) < frame.shape[1]:
         # a column of a returns file that is named may be an asset without numbers
         empty = [name for name in empty if re.fullmatch(r"column \d+", name)]
         reading.leave_out(empty, "no name and no values")
         frame = frame.drop(columns=empty)
-    frame = _converted(path, frame, reading, decimal, texts)
-    reading.columns = list(frame.columns) + [
-        name for names in reading.left_out.values() for name in names
-    ]
+    frame = _converted(frame, reading, decimal, texts)
+    left_out = [name for names in reading.left_out.values() for name in names]
+    reading.columns = [*frame.columns, *left_out]
     return frame, reading
 
 
-def _refuse_options(path, options):
-    """Raise a ValueError for an option that says nothing about this kind of file."""
-    if options.sheet is not None and path.kind not in SHEETS:
-        raise ValueError(f"{path}: --sheet needs one of {', '.join(SHEETS)}")
-    if options.skip_rows and path.kind not in (*SEPARATORS, *SHEETS):
-        raise ValueError(f"{path}: --skip-rows needs a text or a sheet")
-
-
-def _joined(name):
-    """A name of a column as a text; names of several levels are joined."""
-    return " ".join(map(str, name)).strip() if isinstance(name, tuple) else str(name)
-
-
-def _converted(path, frame, reading, decimal, texts):
+def _converted(frame, reading, decimal, texts):
     """A frame whose texts of numbers are numbers, and whose vectors are columns."""
     from pandas import DataFrame
 
-    columns, read = {}, []
+    path, columns, read, usual = reading.file, {}, [], "."
+    if path.kind in SEPARATORS:
+        fractions = frame.select_dtypes("float").mod(1).gt(0).any(axis=None)
+        usual = "." if fractions else None
     for name, column in frame.items():
-        values = vectors_of(column) if column.dtype.kind == "O" else None
-        if values is not None:
-            width = values.shape[1]
-            names = [f"{name}[{k}]" for k in range(width)]
-            columns |= dict(zip(names, values.T, strict=True))
-            reading.form.append(f"{name} read as {width} numbers")
-            continue
+        if is_nested(column) or is_text(column):
+            values = vectors_of(column)
+            if values is not None:
+                names = [f"{name}[{k}]" for k in range(values.shape[1])]
+                columns |= dict(zip(names, values.T, strict=True))
+                reading.form.append(f"{name} read as {len(names)} numbers")
+                continue
         if is_nested(column):
             reading.leave_out([name], NESTED)
             continue
@@ -138,7 +102,6 @@ def _converted(path, frame, reading, decimal, texts):
         if name.lower() in texts or not is_text(column):
             continue
         try:
-            usual = _point_of(path, frame)
             found = numbers_of_texts(column, decimal, usual)
         except ValueError as error:
             raise ValueError(f"{path}: found {error}, in column {name!r}") from error
@@ -155,63 +118,48 @@ def _converted(path, frame, reading, decimal, texts):
     return DataFrame(columns, index=frame.index)
 
 
-def _point_of(path, frame):
-    """A decimal point if other columns of a text have one, else None."""
-    fractions = frame.select_dtypes("float").mod(1).gt(0).any(axis=None)
-    return "." if fractions or path.kind not in SEPARATORS else None
-
-
-def _text(path, options, texts):
-    """The frame of a text, notes on how it was read, and its decimal mark."""
+def _text(path, options, texts, reading):
+    """The frame of a text, and its decimal mark if that is known."""
     from pandas import read_csv
     from pandas.errors import ParserWarning
 
     with readable(path, path.kind):
-        form, widths, notes = _form(path, options)
+        form, widths = _form(path, options, reading)
+    if not widths:
+        raise ValueError(f"{path}: expected a table, found no lines")
     form |= {"na_values": MISSING, "compression": path.compression}
     form |= {"skiprows": options.skip_rows, "index_col": False}
     if len(form["sep"]) > 1 and form["sep"] != r"\s+":
         form["engine"] = "python"
     else:
         form["low_memory"] = False  # a type for all rows of a column
-    width = max(widths, default=0)
-    if not width:
-        raise ValueError(f"{path}: expected a table, found no lines")
+    first = {"header": None, "names": range(max(widths)), "nrows": FIRST_LINES}
     with readable(path, path.kind):
-        head = read_csv(
-            path.source(),
-            header=None,
-            names=range(width),
-            nrows=FIRST_LINES,
-            dtype=str,
-            **form,
-        )
-    names, n_rows = names_of_columns(path, head, form["decimal"], notes, widths[0])
+        head = read_csv(path.source(), dtype=str, **first, **form)
+    names, n_rows = names_of_columns(head, form["decimal"], widths[0], reading)
     types = {name: str for name in names if name.lower() in texts}
-    first = {"header": None if n_rows == 0 else n_rows - 1, "names": names}
+    form |= {"header": n_rows - 1 if n_rows else None, "names": names, "dtype": types}
     with readable(path, path.kind), warnings.catch_warnings():
         # cells beyond the names would be lost
         warnings.simplefilter("error", ParserWarning)
         try:
-            frame = read_csv(path.source(), dtype=types, **first, **form)
+            frame = read_csv(path.source(), **form)
         except UnicodeDecodeError:
             form["encoding"] = "cp1252"
-            notes.append("in the encoding cp1252 of Windows")
-            frame = read_csv(path.source(), dtype=types, **first, **form)
-    known = form["decimal"] if options.decimal or form["decimal"] == "," else None
-    return frame, notes, known
+            reading.form.append("in the encoding cp1252 of Windows")
+            frame = read_csv(path.source(), **form)
+    return frame, options.decimal or ("," if form["decimal"] == "," else None)
 
 
-def _sheet(path, options, texts):
-    """The frame of a sheet, and notes on how it was read."""
+def _sheet(path, options, texts, reading):
+    """The frame of a sheet."""
     from pandas import ExcelFile
 
     with readable(path, path.kind), ExcelFile(path.source()) as book:
         sheets = list(book.sheet_names)
-        chosen = options.sheet if options.sheet is not None else sheets[0]
-        if chosen not in sheets:
-            number = int(chosen) if chosen.isdecimal() else 0
-            chosen = sheets[number - 1] if 0 < number <= len(sheets) else None
+        numbered = {str(k + 1): name for k, name in enumerate(sheets)}
+        numbered |= {name: name for name in sheets}
+        chosen = numbered.get("1" if options.sheet is None else options.sheet)
         if chosen is not None:
             whole = book.parse(chosen, header=None, skiprows=options.skip_rows)
     if chosen is None:
@@ -220,124 +168,109 @@ def _sheet(path, options, texts):
             f"{options.sheet!r}"
         )
     others = [sheet for sheet in sheets if sheet != chosen]
-    notes = [f"sheet {chosen!r} of {len(sheets)}"] * bool(others)
-    notes += [f"--sheet reads another, {short(others)}"] * bool(
-        others and options.sheet is None
-    )
+    if others:
+        reading.form.append(f"sheet {chosen!r} of {len(sheets)}")
+    if others and options.sheet is None:
+        reading.form.append(f"--sheet reads another, {short(others)}")
     whole = whole.dropna(how="all").reset_index(drop=True)
     if not whole.size:
         raise ValueError(f"{path}: expected a table, found an empty sheet {chosen!r}")
     head = whole.head(FIRST_LINES)
     head = head.astype(object).where(head.isna(), head.astype(str))
-    names, n_rows = names_of_columns(path, head, ".", notes, whole.shape[1])
+    names, n_rows = names_of_columns(head, ".", whole.shape[1], reading)
     frame = whole.iloc[n_rows:].reset_index(drop=True).infer_objects()
     frame.columns = names
     for name in names:
         if name.lower() in texts:
             known = frame[name].notna()
             frame[name] = frame[name].astype(str).where(known)
-    return frame, notes
+    return frame
 
 
-def _form(path, options):
+def _form(path, options, reading):
     """The separator, the decimal mark and the encoding of a text, from the options or
-    from its first lines; the numbers of cells of these; and a note if the marks are not
-    the usual ones."""
-    from pandas import Series
-
-    head = _first_lines(path, options)
-    joined, encoding = b"".join(head), "utf-8-sig"
-    if joined[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        encoding = "utf-16"
-    try:
-        text = joined[: len(joined) // 2 * 2 if encoding == "utf-16" else None]
-        text = text.decode(encoding)
-    except UnicodeDecodeError:
-        encoding = "cp1252"
-        text = joined.decode(encoding, errors="replace")
-    lines = [line for line in text.splitlines()[options.skip_rows :] if line.strip()]
-    # separators in quotes separate nothing
-    lines = Series(lines, dtype=object).str.replace('"[^"]*"', _hidden, regex=True)
-    usual = sep = SEPARATORS[path.kind]
+    from its first lines; and the numbers of cells of these."""
+    lines, encoding, n_bytes = _first_lines(path, options)
+    sep = usual = SEPARATORS[path.kind]
     marks = ";|\t" if path.kind == ".csv" else ";"
     if encoding == "utf-16":  # Excel's "Unicode text" has tabs
         marks += "\t"
-    for mark in marks:  # as often in each line
-        counts = lines.str.count(re.escape(mark))
-        sep = mark if len(lines) and counts.min() == counts.max() > 0 else sep
+    for mark in marks:  # as many cells in each line
+        widths = {len(row) for row in _split(lines, mark)}
+        sep = mark if len(widths) == 1 and max(widths) > 1 else sep
     # -0,5 and 1,05 are numbers, and not two columns
-    one_comma = lines.str.fullmatch(r"[+-]?\d+,\d+(e-?\d+)?").all()
-    sep = ";" if one_comma and lines.str.contains(r"^-0,|,0\d").any() else sep
+    numbers = all(re.fullmatch(r"[+-]?\d+,\d+(e-?\d+)?", line) for line in lines)
+    if numbers and any(re.search(r"^-0,|,0\d", line) for line in lines):
+        sep = ";"
     sep = options.sep or sep
-    cells = lines.str.strip().str.split(sep).explode().str.strip(' "')
+    rows = _split(lines, sep)
+    cells = [cell.strip(' "') for row in rows for cell in row]
     decimal = options.decimal or _decimal(cells, sep)
     # eight bytes for each number, which pandas keeps twice while it reads
-    cells_per_byte = len(cells) / max(len(joined), 1)
-    path.check_fits(16 * cells_per_byte * path.size())
+    path.check_fits(16 * len(cells) / max(n_bytes, 1))
     found = [f"--sep {sep!r}"] * (options.sep is None and sep != usual)
     found += ["--decimal ,"] * (options.decimal is None and decimal == ",")
-    notes = [f"read with {' '.join(found)}"] * bool(found)
+    reading.form += [f"read with {' '.join(found)}"] * bool(found)
     names = {"cp1252": "cp1252 of Windows", "utf-16": "UTF-16"}
-    notes += [f"in the encoding {names.get(encoding)}"] * (encoding in names)
-    widths = lines.str.strip(" ").str.split(sep).str.len() if len(lines) else []
+    reading.form += [f"in the encoding {names.get(encoding)}"] * (encoding in names)
     form = {"sep": sep, "decimal": decimal, "encoding": encoding}
-    return form, list(widths), notes
+    return form, list(map(len, rows))
 
 
-def _hidden(match):
-    """A quoted cell of as many characters, of which none separates, but a number stays
-    one."""
-    quoted = match[0]
-    return quoted if re.fullmatch(r'"[\d.+-]*"', quoted) else "q" * len(quoted)
+def _split(lines, sep):
+    """The cells of lines, in which separators in quotes separate nothing."""
+    if len(sep) == 1:
+        return [row for row in csv.reader(lines, delimiter=sep) if row]
+    return [re.split(sep, line.strip()) for line in lines]
 
 
 def _decimal(cells, sep):
     """The decimal mark of the cells of a text."""
+
+    def alike(pattern):
+        return [cell for cell in cells if re.fullmatch(pattern, cell)]
+
     # 1,234 may be a thousand
-    commas = sep != "," and cells.str.fullmatch(r"[+-]?\d*,(\d{1,2}|\d{4,})").any()
-    commas = commas and not cells.str.fullmatch(r"[+-]?\d*\.\d+").any()
-    if sep == ";" and not commas:
-        dotted = cells[cells.str.fullmatch(r"[+-]?\d+\.[\d.]+", na=False)]
-        thousands = dotted.str.fullmatch(r"[+-]?[1-9]\d{0,2}(\.\d{3})+").all()
-        if len(dotted) and thousands and cells.str.fullmatch(r"[+-]?\d{1,3}").any():
-            raise ValueError(
-                f"it has numbers such as {dotted.iloc[0]} beside semicolons, which may "
-                "be thousands; --decimal says which decimal mark the file has"
-            )
-    return "," if commas else "."
+    commas = sep != "," and alike(r"[+-]?\d*,(\d{1,2}|\d{4,})")
+    if commas and not alike(r"[+-]?\d*\.\d+"):
+        return ","
+    dotted = alike(r"[+-]?\d+\.[\d.]+")
+    thousands = alike(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
+    if sep == ";" and dotted and dotted == thousands and alike(r"[+-]?\d{1,3}"):
+        raise ValueError(
+            f"it has numbers such as {dotted[0]} beside semicolons, which may be "
+            "thousands; --decimal says which decimal mark the file has"
+        )
+    return "."
 
 
 def _first_lines(path, options):
-    """The first lines of a text, as bytes. Those of a very wide table are refused,
-    since pandas would read them for minutes."""
+    """The first lines of a text that are not blank, its encoding, and the number of
+    their bytes. Those of a very wide table are refused, since pandas would read them
+    for minutes."""
     opened = gzip.open if path.compression else open
     source = path.source()
-    separator = (options.sep or SEPARATORS[path.kind]).encode()
     with source if path.content is not None else opened(source, "rb") as file:
-        head = [file.readline(MOST_BYTES)]
-        columns = len(re.findall(separator, head[0]))
-        if columns > MOST_COLUMNS or len(head[0]) == MOST_BYTES:
-            raise ValueError(
-                f"a text may have {MOST_COLUMNS:,} columns, and its header has more. A "
-                "table has a row for each point or period; a .npy file may be wider"
-            )
-        return head + list(islice(file, FIRST_LINES + options.skip_rows - 1))
-
-
-def without(path, frame, names):
-    """A frame without the columns that --drop names."""
-    for name in names:
-        check_column(path, frame, name, "--drop")
-    return frame.drop(columns=list(names))
-
-
-def check_column(path, frame, name, option):
-    """Raise a ValueError if an option names a column that the frame does not have."""
-    if name not in frame.columns:
+        wanted = range(FIRST_LINES + options.skip_rows)
+        head = [file.readline(MOST_BYTES) for _ in wanted]
+    separator = (options.sep or SEPARATORS[path.kind]).encode()
+    columns = len(re.findall(separator, head[0]))
+    if columns > MOST_COLUMNS or len(head[0]) == MOST_BYTES:
         raise ValueError(
-            f"{path}: {option} must name a column, got {name!r}, expected one of "
-            f"{short(list(frame.columns))}"
+            f"a text may have {MOST_COLUMNS:,} columns, and its header has more. A "
+            "table has a row for each point or period; a .npy file may be wider"
         )
+    joined, encoding = b"".join(head), "utf-8-sig"
+    if joined[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        encoding = "utf-16"
+        joined = joined[: len(joined) // 2 * 2]
+    try:
+        text = joined.decode(encoding)
+    except UnicodeDecodeError:
+        encoding = "cp1252"
+        text = joined.decode(encoding, errors="replace")
+    lines = [line for line in text.splitlines()[options.skip_rows :] if line.strip()]
+    return lines, encoding, len(joined)
 
 
 def numbers(path, frame, remedy="".format):
@@ -401,34 +334,19 @@ def name_dates(names):
     return are_dates(names) and bool(read.notna().all())
 
 
-def identifiers(frame):
-    """The columns of whole numbers or of texts all of which differ, as row numbers and
-    names do. Dates, and texts of numbers, are no identifiers."""
-    from pandas import to_numeric
-
-    def identifies(column):
-        text = column.dtype.kind == "O" and not are_dates(column)
-        if text:
-            text = to_numeric(column, errors="coerce").isna().any()
-        return (text or column.dtype.kind in "iu") and column.is_unique
-
-    return [name for name, column in frame.items() if identifies(column)]
-
-
-def total_row(values):
-    """Whether the last row has the sums or the means of the others, in two columns at
-    least; as a word, or None."""
-    values = np.asarray(values, dtype=float)
+def note_total_row(reading, values):
+    """Note a last row of sums or means of the others, in two columns at least."""
+    values = values[:, np.isfinite(values).all(axis=0)]
     if len(values) < 4 or values.shape[1] < 2:
-        return None
+        return
     others, last = values[:-1], values[-1]
     size = 1e-6 * np.abs(others).sum(axis=0)
-    sums = np.nansum(others, axis=0)
-    for word, total, close in (
-        ("sums", sums, size),
-        ("means", sums / len(others), size / len(others)),
-    ):
+    for word, n in (("sums", 1), ("means", len(others))):
+        close = np.abs(last - others.sum(axis=0) / n) <= size / n
         # zeros everywhere would be both
-        if (np.abs(last - total) <= close).all() and (size > 0).sum() > 1:
-            return word
-    return None
+        if close.all() and (size > 0).sum() > 1:
+            reading.notes.append(
+                f"the last row has the {word} of the others, --drop-last 1 leaves it "
+                "out"
+            )
+            return

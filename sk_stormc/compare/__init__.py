@@ -6,7 +6,8 @@ counts. Policies are compared by their values, estimated from the same episodes.
 """
 
 from sk_stormc.compare.comparison import ComparedRun, SolverComparison
-from sk_stormc.compare.policies import PolicyComparison, compare_policies
+from sk_stormc.compare.policies import compare_policies
+from sk_stormc.compare.policy_comparison import PolicyComparison
 from sk_stormc.compare.solvers import compare_solvers
 
 __all__ = [

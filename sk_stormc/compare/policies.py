@@ -3,18 +3,16 @@ is the best."""
 
 from __future__ import annotations
 
-import html
-import re
 import warnings
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sk_stormc.compare.tables import as_html, as_text, finite
+from sk_stormc.compare.policy_comparison import PolicyComparison
 from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.frames import columns_of, has_row_labels
 from sk_stormc.utils.types import ArrayLike
@@ -28,15 +26,12 @@ from sk_stormc.utils.validation import (
     short,
 )
 from sk_stormc.values.action_values import ActionValueEstimator
-from sk_stormc.values.behaviour import behaviour_chances, check_classifier
-from sk_stormc.values.episodes import check_episode, check_terminal
-from sk_stormc.values.importance_weights import Episodes
 from sk_stormc.values.markov import check_discount, refuse_rows
-from sk_stormc.values.off_policy import METHODS, PolicyValue, off_policy_value
-from sk_stormc.values.policies import as_chances, check_actions
-
-if TYPE_CHECKING:
-    from sk_stormc.plotting import PolicyValueDisplay
+from sk_stormc.values.off_policy.behaviour import behaviour_chances, check_classifier
+from sk_stormc.values.off_policy.importance_weights import Episodes
+from sk_stormc.values.off_policy.value import METHODS, PolicyValue, off_policy_value
+from sk_stormc.values.reading.actions import as_chances, check_actions
+from sk_stormc.values.reading.episodes import check_episode, check_terminal
 
 BEHAVIOUR = "behaviour"
 MODELLED = ("dr", "wdr")
@@ -44,151 +39,6 @@ COLUMNS = (
     "value", "std_error", "low", "high", "difference", "difference_low",
     "difference_high", "effective_episodes", "largest_weight", "method", "warning",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class PolicyComparison:
-    """The values of policies from one log, and which of them is the best.
-
-    It prints as a table, and is an HTML table in notebooks.
-
-    Attributes
-    ----------
-    table : DataFrame or dict of ndarray
-        A row for each policy, the baseline first: its value, ``std_error`` and
-        interval (``low``, ``high``), the ``difference`` to the baseline with its
-        interval, the effective number of episodes (as ``effective_size`` of
-        `PolicyValue`), the largest weight of an episode as a share of all, the method,
-        and the warnings as text. Differences are paired by episodes, and NaN if the
-        methods of the two rows measure different things. Without pandas, a dict of the
-        columns, in which "policy" contains the names.
-    values : dict of PolicyValue
-        The value of each policy, by name.
-    best_ : str or None
-        The policy that is better than all others: the interval of its difference to
-        every other row is above 0. The level is shared among these differences
-        (Bonferroni), so that all of them hold together with the given confidence. None
-        if there is no such policy, or if a row has a warning.
-    reason_ : str
-        Why ``best_`` is the best policy, or why none is.
-    baseline : str
-        The policy that the differences are to.
-    confidence : float
-        The level of the intervals.
-
-    See Also
-    --------
-    compare_policies : Makes the comparison.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sk_stormc import compare_policies
-    >>> action = np.arange(100) % 2
-    >>> log = {
-    ...     "x": np.zeros(100),
-    ...     "action": action,
-    ...     "reward": action + 0.1 * (np.arange(100) // 2 % 2),
-    ...     "p": np.full(100, 0.5),
-    ... }
-    >>> policies = {"always 1": lambda X: np.ones(len(X), dtype=int)}
-    >>> found = compare_policies(log, policies, state="x", probability="p")
-    >>> print(found.notes())
-    Best: always 1. Its difference to every other row is above 0 (confidence 0.95).
-    >>> found.table["value"].round(3).tolist()
-    [0.55, 1.05]
-    """
-
-    values: dict[str, PolicyValue]
-    baseline: str
-    confidence: float
-    best_: str | None
-    reason_: str
-    _columns: dict[str, Any] = field(repr=False)
-
-    @property
-    def table(self) -> Any:
-        """A row for each policy."""
-        try:
-            from pandas import DataFrame
-        except ImportError:
-            return self._columns
-        return DataFrame(self._columns).set_index("policy")
-
-    def plot(self, axes: Any = None, **kwargs: Any) -> PolicyValueDisplay:
-        """Draw the values and the differences, with their intervals.
-
-        Parameters
-        ----------
-        axes : sequence of two matplotlib.axes.Axes, default=None
-            Axes for the values and for the differences. None means those of a new
-            figure.
-        **kwargs
-            Properties of the intervals, see
-            `sk_stormc.plotting.PolicyValueDisplay.plot`.
-
-        Returns
-        -------
-        PolicyValueDisplay
-        """
-        from sk_stormc.plotting import PolicyValueDisplay
-
-        return PolicyValueDisplay.from_comparison(self, axes=axes, **kwargs)
-
-    def cells(self) -> tuple[list[str], list[list[str]]]:
-        """Return the header and the rows of the printed table, as texts.
-
-        Returns
-        -------
-        header : list of str
-        rows : list of list of str
-        """
-        c = self._columns
-        rows = [
-            [
-                name,
-                finite(c["value"][k], ".4g"),
-                _interval(c["low"][k], c["high"][k]),
-                finite(c["difference"][k], ".4g"),
-                _interval(c["difference_low"][k], c["difference_high"][k]),
-                finite(c["effective_episodes"][k], ".1f"),
-                finite(c["largest_weight"][k], ".1%"),
-                c["method"][k],
-            ]
-            for k, name in enumerate(c["policy"])
-        ]
-        interval = f"{100 * self.confidence:g} % interval"
-        header = [
-            "policy", "value", interval, f"minus {self.baseline}", interval,
-            "effective episodes", "largest weight", "method",
-        ]  # fmt: skip
-        return header, rows
-
-    def notes(self) -> str:
-        """Return the text below the table: the best policy, and warnings in short.
-
-        Returns
-        -------
-        str
-        """
-        notes = [f"Best: {self.best_ or 'none'}. {self.reason_}"]
-        pairs = zip(self._columns["policy"], self._columns["warning"], strict=True)
-        firsts = [(name, re.split(r"[.:] ", text)[0]) for name, text in pairs if text]
-        return "\n".join(notes + [f"Warning, {name}: {text}." for name, text in firsts])
-
-    def __str__(self):
-        return f"{as_text(*self.cells(), left=1)}\n\n{self.notes()}"
-
-    def _repr_html_(self):
-        notes = [f"<p>{html.escape(line)}</p>" for line in self.notes().splitlines()]
-        return "\n".join([as_html(*self.cells(), left=1), *notes])
-
-    __repr__ = __str__
-
-
-def _interval(low, high):
-    """The ends of an interval as a cell."""
-    return f"{low:.4g} to {high:.4g}" if low < high else "-"
 
 
 def compare_policies(
@@ -247,8 +97,8 @@ def compare_policies(
         policies get them with the names of ``state``. They are required if "dr" or
         "wdr" is used and episodes are cut off.
     probability : str, default=None
-        The column with the probability of the logged action under the policy that
-        acted.
+        The column with the probability of the logged action under the behaviour
+        policy.
     classifier : classifier, default=None
         Estimates these probabilities if ``probability`` is None, as in
         `estimated_ratios`.
@@ -265,7 +115,7 @@ def compare_policies(
         Confidence level of the intervals, in (0, 1).
     baseline : str, default="behaviour"
         The policy that the differences are to: the name of a policy, or "behaviour",
-        the policy that acted.
+        the behaviour policy.
 
     Returns
     -------
@@ -288,7 +138,7 @@ def compare_policies(
     The value of "behaviour" is the mean discounted return of the log. If episodes were
     cut off, this mean has no rewards after the cut, and "dr" and "wdr" add the model's
     value of the last state. Beside such policies, the value of "behaviour" is therefore
-    the return plus the value of the last state under the policy that acted, from a
+    the return plus the value of the last state under the behaviour policy, from a
     model with the same features (without the action), which is fitted on other folds.
     The difference of two rows of which only one is so corrected is not computed.
 
@@ -407,7 +257,7 @@ def check_policies(policies, baseline):
         if not isinstance(name, str) or name == BEHAVIOUR:
             raise ValueError(
                 "policies must have names that are strings, except 'behaviour', which "
-                f"is the policy that acted, got {short(name)}"
+                f"is the behaviour policy, got {short(name)}"
             )
     check_choice("baseline", baseline, (BEHAVIOUR, *policies))
 
@@ -616,7 +466,7 @@ def _numbers(data, role, name):
 
 
 def _chances(data, name, n, role="probability"):
-    """A column of probabilities, which are positive for the policy that acted."""
+    """A column of probabilities, which are positive for the behaviour policy."""
     values = _numbers(data, role, name)
     low = "above 0" if role == "probability" else "at least 0"
     refuse_rows(

@@ -7,19 +7,8 @@ import numpy as np
 
 from sk_stormc.core.pytrees import precision
 from sk_stormc.core.row_functions import RowFunctions, compiled
-from sk_stormc.utils.blocks import added, as_array, blocks_of, is_dask
-from sk_stormc.utils.mapped_rows import MappedRows
+from sk_stormc.utils.blocks import MappedRows, added, as_array, blocks_of, is_dask
 from sk_stormc.utils.validation import check_all_finite
-
-__all__ = [
-    "BlockSum",
-    "RowsInBlocks",
-    "check_int32",
-    "equal_parts",
-    "in_type",
-    "kind_of_row",
-    "lazy_leaf",
-]
 
 RANGE_OF_INT32 = np.iinfo(np.int32)
 

@@ -7,7 +7,7 @@ from sklearn.utils import Bunch
 
 from sk_stormc.utils.validation import as_numbers, short
 from sk_stormc.values.markov import refuse_rows
-from sk_stormc.values.policies import check_probabilities, policy_chances
+from sk_stormc.values.reading.actions import check_probabilities, policy_chances
 
 
 def environment(env, vector=False):

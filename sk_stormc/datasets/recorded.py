@@ -14,8 +14,8 @@ from sk_stormc.datasets.spaces import Observations, finite_numbers, place_of
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import as_flags, check_bool, short
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.episodes import WARNED_SHARE, shares
-from sk_stormc.values.log_order import warn_of_horizon
+from sk_stormc.values.reading.episodes import WARNED_SHARE, shares
+from sk_stormc.values.reading.log_order import warn_of_horizon
 
 OTHERS = "done", "dones", "is_terminal", "terminal", "terminals", "terminated"
 PARTS = (

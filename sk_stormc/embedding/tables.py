@@ -17,13 +17,14 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from sk_stormc.utils.documentation import DocumentationLinkMixin
 from sk_stormc.utils.frames import as_text, column, columns_of, is_lazy, is_table
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import check_int, naming, plain, short
 from sk_stormc.utils.warnings import warn
 
 
-class TableScaler(TransformerMixin, BaseEstimator):
+class TableScaler(TransformerMixin, DocumentationLinkMixin, BaseEstimator):
     """Convert a table with columns of several types to numbers, in which each column
     has the same weight.
 

@@ -58,6 +58,9 @@ class EmbeddingDisplay:
         and with an outline, and the others fainter.
     y_new : array-like of shape (n_new,), default=None
         Their values.
+    continuous : bool, default=False
+        Whether numbers get a colour bar even if they are few integers, such as years or
+        grades.
 
     Attributes
     ----------
@@ -77,7 +80,8 @@ class EmbeddingDisplay:
     ------
     ValueError
         If points are not finite, if the length of y differs from the number of points,
-        if there are more than 160 classes, or if palette or order lack a class.
+        if there are more than 160 classes, if palette or order lack a class, or if
+        continuous is True for other classes than numbers.
 
     Examples
     --------
@@ -103,6 +107,7 @@ class EmbeddingDisplay:
         order: Any = None,
         new: ArrayLike | None = None,
         y_new: ArrayLike | None = None,
+        continuous: bool = False,
     ) -> None:
         self.embedding = embedding
         self.y = y
@@ -111,6 +116,7 @@ class EmbeddingDisplay:
         self.order = order
         self.new = new
         self.y_new = y_new
+        self.continuous = continuous
 
     @classmethod
     def from_estimator(
@@ -123,6 +129,7 @@ class EmbeddingDisplay:
         order: Any = None,
         X_new: Any = None,
         y_new: ArrayLike | None = None,
+        continuous: bool = False,
         ax: Axes | None = None,
         **kwargs: Any,
     ) -> Self:
@@ -140,6 +147,7 @@ class EmbeddingDisplay:
         X_new : array-like of shape (n_new, n_features), default=None
             Further samples, which ``estimator.transform`` places in the map.
         y_new : array-like of shape (n_new,), default=None
+        continuous : bool, default=False
         ax : matplotlib.axes.Axes, default=None
         **kwargs
             Passed to `plot`.
@@ -172,6 +180,7 @@ class EmbeddingDisplay:
             order=order,
             new=new,
             y_new=y_new,
+            continuous=continuous,
         )
         return display.plot(ax, **kwargs)
 
@@ -370,6 +379,7 @@ class EmbeddingDisplay:
         ValueError
             For the reasons of `EmbeddingDisplay`.
         """
+        check_bool("continuous", self.continuous)
         Z, new, n_new = finite_points("embedding", self.embedding), self.new, 0
         points = Z
         if new is not None:
@@ -383,7 +393,14 @@ class EmbeddingDisplay:
         elif self.y_new is not None:
             raise ValueError("y_new must be None without new points")
         colors = point_colors(
-            self.y, len(Z), self.y_new, n_new, self.palette, self.order, known
+            self.y,
+            len(Z),
+            self.y_new,
+            n_new,
+            self.palette,
+            self.order,
+            known,
+            self.continuous,
         )
         return points, len(Z), colors
 

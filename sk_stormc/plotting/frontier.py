@@ -32,9 +32,8 @@ from sk_stormc.plotting.frontier_fits import fitted_weights
 from sk_stormc.portfolio.constraints import feasible_set_of
 from sk_stormc.portfolio.returns import Returns
 from sk_stormc.portfolio.risk import MEASURES
-from sk_stormc.utils.blocks import is_dask
+from sk_stormc.utils.blocks import blocks, is_dask
 from sk_stormc.utils.frames import columns_of
-from sk_stormc.utils.mapped_rows import blocks
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import (
     all_finite,

@@ -79,7 +79,16 @@ class PointColors:
         return [*self.names, MISSING], [*self.looks, (GREY, SHAPES[0])]
 
 
-def point_colors(y, n, y_new=None, n_new=0, palette=None, order=None, known=None):
+def point_colors(
+    y,
+    n,
+    y_new=None,
+    n_new=0,
+    palette=None,
+    order=None,
+    known=None,
+    continuous=False,
+):
     """The `PointColors` of n points with the values y, and of n_new further ones with
     the values y_new.
 
@@ -91,6 +100,8 @@ def point_colors(y, n, y_new=None, n_new=0, palette=None, order=None, known=None
     order : list of classes or None
     known : dict or None
         The looks of classes that were drawn before.
+    continuous : bool
+        Whether few integers are a scale, too.
     """
     for name, value in (("palette", palette), ("order", order)):
         if value is not None and (
@@ -100,7 +111,10 @@ def point_colors(y, n, y_new=None, n_new=0, palette=None, order=None, known=None
                 f"{name} must be a list of "
                 f"{'colours' if name == 'palette' else 'classes'}, got {short(value)}"
             )
-    old, new = _read("y", y, n), _read("y_new", y_new, n_new)
+    old = _read("y", y, n, continuous)
+    new = _read("y_new", y_new, n_new, continuous)
+    if continuous and any(part and part.names is not None for part in (old, new)):
+        raise ValueError("continuous must be False for classes that are not numbers")
     if old is None and new is None:
         return PointColors(np.zeros(n + n_new, int))
     if old is not None and new is not None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 from matplotlib.colors import TwoSlopeNorm
-from matplotlib.dates import ConciseDateFormatter
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.ticker import PercentFormatter
 
@@ -14,41 +14,32 @@ from sk_stormc.plotting._style import (
     COLORS,
     draw_grid,
     grey,
-    log_axis,
     shortened,
     write_literally,
 )
 from sk_stormc.plotting.walk_forward import (
-    STYLES,
     checked_returns,
+    draw_wealth,
     is_walk,
     positions,
+    show_dates,
 )
 from sk_stormc.portfolio.performance import (
     BENCHMARK,
     compared_returns,
-    drawdowns_of,
     monthly_returns,
     statistics_of,
 )
 from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import check_number, short
+from sk_stormc.utils.validation import (
+    all_finite,
+    as_numbers,
+    check_number,
+    is_real,
+    short,
+)
 
 AS_NUMBERS = ("Sharpe ratio", "Sortino ratio", "Calmar ratio", "beta")
-MONTHS = [
-    "Jan",
-    "Feb",
-    "Mar",
-    "Apr",
-    "May",
-    "Jun",
-    "Jul",
-    "Aug",
-    "Sep",
-    "Oct",
-    "Nov",
-    "Dec",
-]
 
 
 class TearsheetDisplay:
@@ -176,7 +167,8 @@ class TearsheetDisplay:
         Raises
         ------
         ValueError
-            If returns are not finite or have different lengths.
+            If returns are not finite or have different lengths, if turnover or costs
+            are not finite numbers of each trade, or if statistics are not numbers.
         """
         if not (figure is None or isinstance(figure, FigureBase)):
             raise ValueError(
@@ -185,7 +177,8 @@ class TearsheetDisplay:
         check_number("periods_per_year", self.periods_per_year, low=0, inclusive=False)
         returns = checked_returns(self.returns)
         name, own = next(iter(returns.items()))
-        dates = positions(self.dates, len(own))
+        dates, trades = positions(self.dates, len(own)), self._checked_trades()
+        statistics = self._checked_statistics(returns)
         if figure is None:
             from matplotlib import pyplot as plt  # importing pyplot chooses a backend
 
@@ -196,39 +189,20 @@ class TearsheetDisplay:
             panels, width_ratios=[3, 2], height_ratios=[3, 1.5, 2, 2.4]
         )
         figure.suptitle(shortened(name, 60), parse_math=False)
-        self._draw_wealth(axes, dates, returns)
+        labels = {name: shortened(name) for name in returns}
+        _, lines = draw_wealth(axes["wealth"], axes["drawdown"], dates, returns, labels)
+        write_literally(axes["wealth"].legend(fontsize="small", frameon=False))
+        axes["drawdown"].fill_between(
+            dates, lines[name].get_ydata(), color=lines[name].get_color(), alpha=0.3
+        )
         self._draw_rolling(axes, dates, own)
-        self._draw_trades(axes["turnover"])
+        self._draw_trades(axes["turnover"], *trades)
         self._draw_months(axes["months"], dates, own)
-        self._write_statistics(axes["statistics"], returns)
+        _write_statistics(axes["statistics"], statistics)
         for key in ("wealth", "drawdown", "Sharpe ratio", "deviation"):
-            draw_grid(axes[key])
-            if len(dates) > 1:
-                axes[key].set_xlim(dates[0], dates[-1])
-        if dates.dtype.kind == "M":
-            for key in ("wealth", "drawdown", "Sharpe ratio", "deviation", "turnover"):
-                locator = axes[key].xaxis.get_major_locator()
-                axes[key].xaxis.set_major_formatter(ConciseDateFormatter(locator))
+            show_dates(axes[key], dates)
         self.axes_, self.figure_ = axes, figure
         return self
-
-    def _draw_wealth(self, axes, dates, returns):
-        """Draw the wealth of all, and the drawdowns of the portfolio."""
-        for k, (name, values) in enumerate(returns.items()):
-            style = {"color": COLORS[k % len(COLORS)], "label": shortened(name)}
-            if name in STYLES:
-                share, line = STYLES[name]
-                style |= {"color": grey(share), "linestyle": line}
-            axes["wealth"].plot(dates, np.cumprod(1 + values), **style)
-        if all(np.cumprod(1 + values).min() > 0 for values in returns.values()):
-            axes["wealth"].set_yscale("log")
-            log_axis(axes["wealth"].yaxis)
-        axes["wealth"].set(ylabel="wealth, after costs")
-        write_literally(axes["wealth"].legend(fontsize="small", frameon=False))
-        below = -drawdowns_of(next(iter(returns.values())))
-        axes["drawdown"].fill_between(dates, below, color=COLORS[1], alpha=0.6)
-        axes["drawdown"].set(ylabel="drawdown")
-        axes["drawdown"].yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
 
     def _draw_rolling(self, axes, dates, returns):
         """Draw the Sharpe ratio and the deviation of the last half-year."""
@@ -249,25 +223,41 @@ class TearsheetDisplay:
         ):
             axes[key].plot(dates, values, color=COLORS[0])
             axes[key].set(ylabel=f"{key} of {window} periods")
+            draw_grid(axes[key])
         axes["Sharpe ratio"].axhline(0.0, color=grey(0.3), linewidth=0.6)
         axes["deviation"].yaxis.set_major_formatter(PercentFormatter(1.0))
 
-    def _draw_trades(self, ax):
+    def _checked_trades(self):
+        """The dates, turnover and costs of the trades, as vectors or None."""
+        found = {}
+        for key in ("turnover", "costs"):
+            value = getattr(self, key)
+            values = found[key] = None if value is None else as_numbers(key, value)
+            if values is not None and (values.ndim != 1 or not all_finite(values)):
+                raise ValueError(f"{key} must be finite numbers, got {short(value)}")
+        turnover, costs = found["turnover"], found["costs"]
+        n = 0 if turnover is None else len(turnover)
+        if costs is not None and len(costs) != n:
+            raise ValueError(
+                f"costs must be those of {n} trades, as turnover, got {len(costs)}"
+            )
+        return positions(self.trade_dates, n, "trade_dates"), turnover, costs
+
+    def _draw_trades(self, ax, dates, turnover, costs):
         """Draw the turnover of each trade, and the sum of the costs so far."""
         ax.set(ylabel="turnover")
-        if self.turnover is None or not len(self.turnover):
+        if not len(dates):
             ax.text(0.5, 0.5, "no trades", ha="center", transform=ax.transAxes)
             return
-        dates = positions(self.trade_dates, len(self.turnover))
-        ax.vlines(dates, 0, np.asarray(self.turnover, float), color=COLORS[0])
+        ax.vlines(dates, 0, turnover, color=COLORS[0])
         ax.set_ylim(0)
-        if self.costs is not None:
-            costs = ax.twinx()
-            sums = np.cumsum(np.asarray(self.costs, float))
-            costs.plot(dates, sums, color=COLORS[1], drawstyle="steps-post")
-            costs.set_ylabel("sum of the costs", color=COLORS[1])
-            costs.set_ylim(0)
-            costs.yaxis.set_major_formatter(PercentFormatter(1.0))
+        show_dates(ax, dates, limits=False)
+        if costs is not None:
+            sums, ax = np.cumsum(costs), ax.twinx()
+            ax.plot(dates, sums, color=COLORS[1], drawstyle="steps-post")
+            ax.set_ylabel("sum of the costs", color=COLORS[1])
+            ax.set_ylim(0)
+            ax.yaxis.set_major_formatter(PercentFormatter(1.0))
 
     def _draw_months(self, ax, dates, returns):
         """Draw the return of each month and year, as a table with colours."""
@@ -298,29 +288,45 @@ class TearsheetDisplay:
             ylim=(len(table) - 0.5, -1.2),
         )
 
-    def _write_statistics(self, ax, returns):
-        """Write the statistics as a table."""
-        ax.set_axis_off()
-        statistics = self.statistics
-        if statistics is None:
+    def _checked_statistics(self, returns):
+        """The given statistics, or those that depend on returns only."""
+        if self.statistics is None:
             benchmark = returns.get(BENCHMARK)
-            statistics = {
+            return {
                 name: statistics_of(values, self.periods_per_year, benchmark)
                 for name, values in returns.items()
             }
-        names, labels = list(statistics), list(next(iter(statistics.values())))
-        cells = [
-            [_cell(label, statistics[name].get(label, np.nan)) for name in names]
-            for label in labels
-        ]
-        header = [shortened(name, 12) for name in names]
-        table = ax.table(
-            cells, rowLabels=labels, colLabels=header, loc="center right", edges="open"
-        )
-        table.auto_set_font_size(False)
-        table.set_fontsize(8)
-        table.scale(1, 1.3)
-        write_literally(table)
+        given = self.statistics
+        tables = list(given.values()) if isinstance(given, Mapping) else []
+        if not tables or not all(isinstance(of, Mapping) and of for of in tables):
+            raise ValueError(
+                "statistics must be a dict with a dict of numbers for each portfolio, "
+                f"got {short(given)}"
+            )
+        for label, value in (item for of in tables for item in of.items()):
+            if not is_real(value):
+                raise ValueError(
+                    f"statistics must be numbers, got {short(value)} for {label!r}"
+                )
+        return given
+
+
+def _write_statistics(ax, statistics):
+    """Write the statistics as a table."""
+    ax.set_axis_off()
+    labels = list(next(iter(statistics.values())))
+    cells = [
+        [_cell(label, of.get(label, np.nan)) for of in statistics.values()]
+        for label in labels
+    ]
+    header = [shortened(name, 12) for name in statistics]
+    table = ax.table(
+        cells, rowLabels=labels, colLabels=header, loc="center right", edges="open"
+    )
+    table.auto_set_font_size(False)
+    table.set_fontsize(8)
+    table.scale(1, 1.3)
+    write_literally(table)
 
 
 def _cell(label, value):

@@ -217,35 +217,17 @@ class WalkForwardDisplay:
             dates = index_of(self.returns)
         dates = positions(dates, len(next(iter(returns.values()))))
         axes, named = self._axes(axes, list(weights)), _named(weights)
-        # the colours again, with other lines, for more portfolios
-        looks, (wealth, drawdowns) = cycle(product(LINE_STYLES, COLORS)), axes[:2]
-        self.wealth_lines_, self.drawdown_lines_, self.areas_ = {}, {}, {}
+        labels = {}
         for name, values in returns.items():
-            if name in STYLES:
-                share, line = STYLES[name]
-                style = {"color": grey(share), "linestyle": line}
-            else:
-                line, color = next(looks)
-                style = {"color": visible(color), "linestyle": line, **kwargs}
             statistics = statistics_of(values, self.periods_per_year)
-            label = (
+            labels[name] = (
                 f"{shortened(name)}: {statistics['annual return']:.1%} a year, "
                 f"deviation {statistics['annual deviation']:.1%}"
             )
-            (self.wealth_lines_[name],) = wealth.plot(
-                dates, np.cumprod(1 + values), **{"label": label, **style}
-            )
-            (self.drawdown_lines_[name],) = drawdowns.plot(
-                dates, -drawdowns_of(values), **style
-            )
-        wealth.set(ylabel="wealth, after costs")
-        if all(np.cumprod(1 + values).min() > 0 for values in returns.values()):
-            wealth.set_yscale("log")
-            log_axis(wealth.yaxis)
-        drawdowns.set(ylabel="drawdown")
-        drawdowns.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        for ax in axes[:2]:
-            draw_grid(ax)
+        self.wealth_lines_, self.drawdown_lines_ = draw_wealth(
+            axes[0], axes[1], dates, returns, labels, **kwargs
+        )
+        self.areas_ = {}
         for ax, (name, values) in zip(axes[2:], weights.items(), strict=True):
             self.areas_[name] = _draw_areas(ax, dates, values, named, names)
             ax.set(ylabel="weights")
@@ -254,11 +236,7 @@ class WalkForwardDisplay:
         if legend:
             self._write_legends(axes)
         for ax in axes:  # the caller's axes may not share theirs
-            if len(dates) > 1:
-                ax.set_xlim(dates[0], dates[-1])
-            if dates.dtype.kind == "M":
-                locator = ax.xaxis.get_major_locator()
-                ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+            show_dates(ax, dates)
         self.axes_, self.figure_ = np.array(axes, dtype=object), axes[0].figure
         return self
 
@@ -343,6 +321,43 @@ def checked_returns(given):
     return returns
 
 
+def draw_wealth(wealth, drawdowns, dates, returns, labels, **kwargs):
+    """Draw the wealth and the drawdowns of portfolios, and return the lines of both by
+    name. ``kwargs`` are properties of the lines, except of equal weights and the
+    benchmark."""
+    # the colours again, with other lines, for more portfolios
+    looks, wealth_lines, drawdown_lines = cycle(product(LINE_STYLES, COLORS)), {}, {}
+    all_wealth = {name: np.cumprod(1 + values) for name, values in returns.items()}
+    for name, values in all_wealth.items():
+        if name in STYLES:
+            share, line = STYLES[name]
+            style = {"color": grey(share), "linestyle": line}
+        else:
+            line, color = next(looks)
+            style = {"color": visible(color), "linestyle": line, **kwargs}
+        (wealth_lines[name],) = wealth.plot(dates, values, label=labels[name], **style)
+        below = -drawdowns_of(returns[name])
+        (drawdown_lines[name],) = drawdowns.plot(dates, below, **style)
+    wealth.set(ylabel="wealth, after costs")
+    if all(values.min() > 0 for values in all_wealth.values()):
+        wealth.set_yscale("log")
+        log_axis(wealth.yaxis)
+    drawdowns.set(ylabel="drawdown")
+    drawdowns.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    draw_grid(wealth)
+    draw_grid(drawdowns)
+    return wealth_lines, drawdown_lines
+
+
+def show_dates(ax, dates, limits=True):
+    """Write the dates of an axis briefly, and let the axis begin and end with them."""
+    if limits and len(dates) > 1:
+        ax.set_xlim(dates[0], dates[-1])
+    if dates.dtype.kind == "M":
+        locator = ax.xaxis.get_major_locator()
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+
+
 def is_walk(result):
     """Whether an object is a result of `sk_stormc.walk_forward`, which this package
     does not import."""
@@ -360,14 +375,14 @@ def _by_portfolio(name, given, at_least=0):
     }
 
 
-def positions(dates, n):
+def positions(dates, n, name="dates"):
     """The positions of dates on an axis: dates or numbers, or the numbers of the rows
     of labels that are neither."""
     if dates is None:
         return np.arange(n)
     dates = dates.to_timestamp() if hasattr(dates, "to_timestamp") else dates
     if np.shape(dates) != (n,):
-        raise ValueError(f"dates must be {n} dates or numbers, got {short(dates)}")
+        raise ValueError(f"{name} must be {n} dates or numbers, got {short(dates)}")
     dates = np.asarray(dates)
     if dates.dtype.kind in "iufM":
         return dates

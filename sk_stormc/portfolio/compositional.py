@@ -12,8 +12,8 @@ from sk_stormc.core.metrics import Metric
 from sk_stormc.core.source import FiniteSource
 from sk_stormc.core.weighted import WeightedComponents
 from sk_stormc.portfolio.mean_risk import MeanRisk
+from sk_stormc.utils.blocks import MappedRows, blocks
 from sk_stormc.utils.docstrings import inherit_parameters
-from sk_stormc.utils.mapped_rows import MappedRows, blocks
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import (
     check_all_finite,
@@ -24,7 +24,7 @@ from sk_stormc.utils.validation import (
     naming,
 )
 
-__all__ = ["PortfolioProblem", "combine", "utility"]
+__all__ = ["PortfolioProblem", "combine"]
 
 # rows whose products are summed in the dtype of the returns; the sum of more in float32
 # would lose digits
@@ -53,22 +53,6 @@ def combine(c, rows):
             piece = block[i : i + FLOAT32_ROWS]
             total += c[start + i : start + i + len(piece)] @ piece
     return total.astype(rows.dtype)
-
-
-def utility(task, x, u):
-    """Minus the mean return plus the weighted mean of squares about u, or of those
-    below u, over all periods."""
-    total = 0.0
-    for start, rows in blocks(task.returns):
-        y = rows @ x
-        d = y - u
-        if task.measure.below_mean:
-            np.minimum(d, 0, out=d)
-        values = task.risk_weight * d.astype(float) ** 2 - task.return_weight * y
-        total += (
-            values.sum() if task.p is None else task.p[start : start + len(y)] @ values
-        )
-    return float(total / len(task.returns) if task.p is None else total)
 
 
 def measures():
@@ -284,7 +268,7 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
 
     def outer(self, x, u):
         """f(x, u) over all periods."""
-        return utility(self.task, x, u[0])
+        return self.measure.objective(self.task, x, u[0])
 
     def unbounded_below(self):
         """Whether the objective has no lower bound: True, False, or None if this is

@@ -1,6 +1,8 @@
-"""The feasible set of a portfolio from its parameters, which are checked here."""
+"""The feasible set of a portfolio and its integer limits from the parameters, which are
+checked here."""
 
 from collections.abc import Mapping, Set
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -8,17 +10,25 @@ from scipy import sparse
 from scipy.linalg import block_diag
 
 from sk_stormc.core.penalties import Box
+from sk_stormc.portfolio.convex_program import CONSTRAINT_TOLERANCE, PROGRAM_TOLERANCE
 from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
 from sk_stormc.portfolio.exact.linear_programs import linear_program, one_sided
-from sk_stormc.portfolio.exact.tolerances import CONSTRAINT_TOLERANCE, PROGRAM_TOLERANCE
 from sk_stormc.portfolio.labels import aligned, aligned_numbers
 from sk_stormc.portfolio.linear_constraints import linear_of
 from sk_stormc.portfolio.returns import column_of
 from sk_stormc.portfolio.risk import MEASURES
-from sk_stormc.utils.validation import as_numbers, check_number, is_real, is_word, short
+from sk_stormc.utils.validation import (
+    as_numbers,
+    check_int,
+    check_number,
+    is_real,
+    is_word,
+    short,
+)
 from sk_stormc.utils.warnings import warn
 
 __all__ = [
+    "IntegerLimits",
     "check_objective",
     "feasible_set_of",
     "held_now",
@@ -185,6 +195,70 @@ def check_objective(portfolio):
             "portfolio with at least this mean return, got "
             f"risk_aversion={portfolio.risk_aversion!r}"
         )
+
+
+# integer limits
+
+
+@dataclass
+class IntegerLimits:
+    """At most ``max_assets`` weights that are not 0, and absolute values of at least
+    ``min_held`` for these."""
+
+    max_assets: int | None
+    min_held: np.ndarray  # of shape (n_assets,)
+    names: list
+
+    @classmethod
+    def of(cls, portfolio, columns):
+        """The integer limits of a `CompositionalPortfolio`, or None if it has none."""
+        most, least = portfolio.max_assets, portfolio.min_held
+        n_assets = len(columns)
+        check_int("max_assets", most, low=1, words=(None,))
+        if least is not None:
+            given = least
+            least = aligned_numbers("min_held", least, columns)
+            if (
+                least.shape not in ((), (n_assets,))
+                or not (np.isfinite(least) & (least >= 0)).all()
+            ):
+                raise ValueError(
+                    "min_held must be a number >= 0, or one for each of the "
+                    f"{n_assets} assets, got {short(given)}"
+                )
+        if most is None and least is None and portfolio.solver != "scip":
+            return None
+        names = [f"max_assets={most}"] * (most is not None) + ["min_held"] * (
+            least is not None
+        )
+        return cls(
+            most,
+            np.broadcast_to(0.0 if least is None else least, n_assets).astype(float),
+            names,
+        )
+
+    def allow(self, w):
+        """Whether the weights meet the limits."""
+        size = np.abs(w[: self.min_held.size])
+        few = self.max_assets is None or np.count_nonzero(size) <= self.max_assets
+        return few and bool(
+            ((size == 0) | (size >= self.min_held * (1 - PROGRAM_TOLERANCE))).all()
+        )
+
+    def only(self, feasible, w):
+        """The set whose bounds allow the assets that are held in w only, with their
+        signs; None if it is empty."""
+        m, least = feasible.n_assets, self.min_held
+        low, high, w = feasible.low[:m], feasible.high[:m], w[:m]
+        held = w != 0
+        low = np.where((w > 0) & (least > 0), np.maximum(low, least), low)
+        high = np.where((w < 0) & (least > 0), np.minimum(high, -least), high)
+        if (low > high).any() or ((low > 0) | (high < 0))[~held].any():
+            return None
+        restricted = feasible.with_bounds(
+            np.where(held, low, 0.0), np.where(held, high, 0.0)
+        )
+        return None if restricted.is_empty() else restricted
 
 
 # Python's own filter for repeated warnings is reset by every use of

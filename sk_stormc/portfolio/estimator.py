@@ -13,21 +13,19 @@ from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.portfolio.constraints import (
+    IntegerLimits,
     check_objective,
     feasible_set_of,
     warn_of_no_constraint,
 )
-from sk_stormc.portfolio.exact.fit import conclude_exact, exact_method, run_exact
-from sk_stormc.portfolio.exact.integer import IntegerLimits
-from sk_stormc.portfolio.exact.program import can_solve
 from sk_stormc.portfolio.exact.ratio import ratio_at
-from sk_stormc.portfolio.iterative import conclude_iterative, run_iterative
-from sk_stormc.portfolio.labels import series_of
+from sk_stormc.portfolio.labels import series_of, with_index_of
 from sk_stormc.portfolio.mean_risk import MeanRisk, check_confidence, check_order
+from sk_stormc.portfolio.methods import method_of, takes_rounds
 from sk_stormc.portfolio.metrics import has_failed
 from sk_stormc.portfolio.returns import Returns
 from sk_stormc.portfolio.risk import MEASURES
-from sk_stormc.portfolio.rounds.fit import rounds_method, score_in_blocks, takes_rounds
+from sk_stormc.portfolio.rounds.fit import score_in_blocks
 from sk_stormc.portfolio.streaming import streams_returns, update_weights
 from sk_stormc.utils.types import (
     ArrayLike,
@@ -141,11 +139,14 @@ class CompositionalPortfolio(CompositionalEstimator):
         Weight of the sum of w_j^2, which spreads the weights. It must be 0 for ratios.
     previous_weights : array-like of shape (n_assets,), default=None
         The weights held at present. None means that nothing is held. Labels are aligned
-        as for ``constraint``.
+        as for ``constraint``. The entry of a column that is the `benchmark` counts as
+        0: selling what is held of it has no cost, and is no turnover.
     transaction_cost : float or array-like of shape (n_assets,), default=0.0
         Cost of buying or selling a unit of weight, in the unit of the returns of one
         period. The objective contains sum_j transaction_cost_j |w_j -
-        previous_weights_j|. Labels are aligned as for ``constraint``.
+        previous_weights_j|, a cost in each period of holding. A cost that is paid once
+        for each trade, such as ``trading_cost`` of `walk_forward`, is divided by the
+        number of periods between two fits. Labels are aligned as for ``constraint``.
     max_turnover : float, default=None
         Upper bound of the sum of |w_j - previous_weights_j|. None means no bound.
     linear_constraints : str, list of str or (A, lower, upper), default=None
@@ -361,53 +362,29 @@ class CompositionalPortfolio(CompositionalEstimator):
     @with_fit
     def _fit(self, X, y=None, sample_weight=None, before=None):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
-        solver = self._make_solver()
-        measure = MEASURES[self.risk_measure].of(self)
+        solver, measure = self._make_solver(), self._measure()
         ordered = measure.ordered or self.half_life is not None
         table = Returns.of(X, sample_weight, least=2, counts=ordered)
-        n_assets = table.shape[1]
         limits = IntegerLimits.of(self, table.columns)
-        if limits is not None and not table.in_memory:
-            raise ValueError(
-                f"{' and '.join(limits.names)} needs returns in memory, got "
-                f"{type(X).__name__}: load them"
-            )
-        by_rounds = limits is None and takes_rounds(solver, measure, table)
-        penalty = feasible_set_of(self, table.columns)
+        in_blocks = takes_rounds(solver, measure, table, limits)
+        feasible = feasible_set_of(self, table.columns)
         given = self.benchmark, self.expected_returns, self.half_life
-        if by_rounds:
-            returns, weights = table.in_blocks(*given), None
-            table.warn_of_prices(returns.head())
-        else:
-            table.warn_of_prices()
-            returns, weights = table.excess(*given)
-        task = MeanRisk.of(returns, measure, self.risk_aversion, weights, penalty)
-        if self.min_return is not None:
-            mean = returns.mean if by_rounds else task.mean
-            penalty = penalty.with_min_return(self.min_return, mean)
-            task = replace(task, penalty=penalty)
-        problem = task
-        run, conclude = run_exact, conclude_exact
-        if by_rounds:
-            method = rounds_method(self, task)
-        else:
-            method = exact_method(self, solver, task, limits)
-        if method is None:
-            run = partial(run_iterative, task=task)
-            conclude = conclude_iterative
-            method = self._stepping_solver()
-            problem = self._problem(task, returns, weights)
-            method.accept(problem)
-        fit = Fit.of_data(self, method, X, y, before, sample_weight=sample_weight)
-        result, weights, self.dual_gap_ = run(self, method, problem, fit)
+        task = self._task(*table.for_fit(in_blocks, *given), feasible)
+        method = method_of(self, solver, task, limits)
+        fit = Fit.of_data(
+            self, method.solver, X, y, before, sample_weight=sample_weight
+        )
+        result = method.run(fit)
         # stores the names and the number of the assets
         validate_data(self, table.named_columns, skip_check_array=True)
-        self.weights_ = weights[:n_assets].astype(table.dtype, copy=False)
+        weights = result.x[: feasible.n_assets]
+        self.weights_ = weights.astype(table.dtype, copy=False)
+        self.dual_gap_ = result.gap
         self._labels = table.columns if table.named else None
-        self._keep(getattr(method, "name", method), result, fit)
+        self._keep(method.solver, result, fit)
         fit.end()
-        conclude(self, method, problem, result)
-        if penalty.proximal() is None and self.max_risk is None:
+        method.conclude(result)
+        if feasible.proximal() is None and self.max_risk is None:
             warn_of_no_constraint()
         return self
 
@@ -497,7 +474,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         """
         return self._at_once(lambda new: update_weights(new, X, sample_weight))
 
-    def predict(self, X: ArrayLike) -> FloatArray:
+    def predict(self, X: ArrayLike) -> FloatArray | pd.Series:
         """Return the portfolio's return in each period.
 
         Parameters
@@ -506,10 +483,12 @@ class CompositionalPortfolio(CompositionalEstimator):
 
         Returns
         -------
-        ndarray of shape (n_periods,)
+        ndarray or pandas.Series of shape (n_periods,)
+            A Series with the index of X for a pandas DataFrame, and a lazy array for a
+            dask collection.
         """
         check_is_fitted(self)
-        return self._new_returns(X).returns_of(self.weights_)
+        return with_index_of(X, self._new_returns(X).returns_of(self.weights_))
 
     def score(
         self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None
@@ -575,31 +554,18 @@ class CompositionalPortfolio(CompositionalEstimator):
         validate_data(self, table.named_columns, reset=False, skip_check_array=True)
         return table
 
-    def _task(self, returns, sample_weight, penalty=None):
-        """The objective as data."""
-        return MeanRisk.of(
-            returns,
-            MEASURES[self.risk_measure].of(self),
-            self.risk_aversion,
-            sample_weight,
-            penalty,
-        )
+    def _measure(self):
+        """The risk measure."""
+        return MEASURES[self.risk_measure].of(self)
 
-    def _problem(self, task, returns, sample_weight):
-        """The objective as a compositional problem, for an iterative solver."""
-        problem = task.measure.problem(
-            returns,
-            risk_measure=self.risk_measure,
-            sample_weight=sample_weight,
-            penalty=task.penalty.proximal(),
-            metric="variance",
-            risk_aversion=self.risk_aversion,
-        )
-        if can_solve(task):
-            problem.advice = replace(
-                problem.advice, instead="solver='auto', which is exact"
-            )
-        return problem
+    def _task(self, returns, sample_weight, feasible=None):
+        """The objective as data, over a `FeasibleSet`."""
+        measure, aversion = self._measure(), self.risk_aversion
+        task = MeanRisk.of(returns, measure, aversion, sample_weight, feasible)
+        if feasible is None or self.min_return is None:
+            return task
+        limited = feasible.with_min_return(self.min_return, task.mean)
+        return replace(task, penalty=limited)
 
     def _check_parameters(self):
         super()._check_parameters()

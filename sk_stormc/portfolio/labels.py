@@ -1,5 +1,6 @@
 """Alignment of labelled values with the columns and the rows of the returns."""
 
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from operator import itemgetter
@@ -19,6 +20,7 @@ __all__ = [
     "refuse_no_match",
     "rows_of_benchmark",
     "series_of",
+    "with_index_of",
 ]
 
 
@@ -180,3 +182,12 @@ def series_of(portfolio):
             "named_weights returns a pandas Series: install pandas, or use weights_"
         ) from error
     return Series(portfolio.weights_, index=labels, name="weight")
+
+
+def with_index_of(X, returns):
+    """Returns of periods as a pandas Series with the index of X, if it is a pandas
+    DataFrame, and otherwise as they are."""
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not isinstance(X, pandas.DataFrame):
+        return returns
+    return pandas.Series(returns, index=X.index, name="return")

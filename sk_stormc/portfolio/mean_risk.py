@@ -10,6 +10,7 @@ import numpy as np
 
 from sk_stormc.core.penalties import penalized
 from sk_stormc.core.weighted import with_sum_one
+from sk_stormc.portfolio.rounds.rows import Rows
 from sk_stormc.portfolio.sums import BLOCK_ROWS
 from sk_stormc.utils.validation import check_number, check_weights, is_real
 
@@ -70,8 +71,8 @@ class RiskInBlocks(NamedTuple):
 
     value: float
     # slope(y, p) is the part of the subgradient for the returns y of a block, of
-    # weights p
-    slope: Callable
+    # weights p; None if rounds do not need it
+    slope: Callable | None
     # the return at which a piecewise linear risk changes its slope
     kink: float | None = None
 
@@ -212,9 +213,31 @@ class MeanRisk:
         penalty."""
         return replace(self, risk_aversion=float(risk_aversion), penalty=penalty)
 
+    @property
+    def in_blocks(self):
+        """Whether the returns are `Rows`."""
+        return isinstance(self.returns, Rows)
+
+    def problem(self, penalty):
+        """The compositional problem, for an iterative solver."""
+        return self.measure.problem(
+            self.returns,
+            risk_measure=self.measure.name,
+            sample_weight=self.p,
+            penalty=penalty,
+            metric="variance",
+            risk_aversion=self.risk_aversion,
+        )
+
+    def unbounded_below(self):
+        """Whether the objective has no lower bound, or None if this is unknown."""
+        return None if self.in_blocks else self.measure.unbounded_below(self)
+
     @cached_property
     def mean(self):
         """The mean return of each asset, in float64."""
+        if self.in_blocks:
+            return self.returns.mean
         return sum((weight * rows).sum(0) for rows, weight in self._chunks())
 
     def inverse_variances(self):

@@ -17,7 +17,13 @@ from sk_stormc.portfolio.labels import (
     rows_of_benchmark,
 )
 from sk_stormc.portfolio.rounds.rows import Rows, returns_lazily
-from sk_stormc.utils.blocks import is_dask, of_partitions, without_rows
+from sk_stormc.utils.blocks import (
+    MappedRows,
+    blocks,
+    is_dask,
+    of_partitions,
+    without_rows,
+)
 from sk_stormc.utils.frames import (
     as_text,
     check_row_labels,
@@ -29,7 +35,6 @@ from sk_stormc.utils.frames import (
     is_series,
     is_table,
 )
-from sk_stormc.utils.mapped_rows import MappedRows, blocks
 from sk_stormc.utils.validation import (
     as_numbers,
     check_finite,
@@ -229,6 +234,17 @@ class Returns:
             )
 
     # what a portfolio is fitted on
+
+    def for_fit(self, in_blocks, benchmark, expected_returns, half_life):
+        """The returns of a fit, in blocks or in memory, and the weights of the periods,
+        or None. Warns if they look like prices."""
+        given = benchmark, expected_returns, half_life
+        if not in_blocks:
+            self.warn_of_prices()
+            return self.excess(*given)
+        rows = self.in_blocks(*given)
+        self.warn_of_prices(rows.head())
+        return rows, None
 
     def returns_of(self, weights):
         """The portfolio's return in each period, a lazy array for a dask collection."""

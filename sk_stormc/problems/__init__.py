@@ -14,8 +14,8 @@ from sk_stormc.embedding.problem import SNEProblem
 from sk_stormc.portfolio.compositional import PortfolioProblem
 from sk_stormc.portfolio.risk.entropic import EntropicPortfolioProblem
 from sk_stormc.streams.problem import StreamingProblem
-from sk_stormc.values.problems import BellmanProblem
-from sk_stormc.values.projected import ProjectedBellmanProblem
+from sk_stormc.values.sums.problems import BellmanProblem
+from sk_stormc.values.sums.projected import ProjectedBellmanProblem
 
 __all__ = [
     "Advice",

@@ -1,8 +1,9 @@
 """Policy evaluation: values of states and actions through the Bellman equation, with
 linear features.
 
-This package contains the two objectives (the Bellman residual and its projection),
-their exact solutions by least squares, streams of transitions, off-policy estimates,
-and the estimators `BellmanValueEstimator` (values of states) and `ActionValueEstimator`
-(values of actions).
+The estimators are `BellmanValueEstimator` (``estimator``) and `ActionValueEstimator`
+(``action_values``). `reading` makes transitions of the user's logs. `sums` has the sums
+over transitions, the two objectives (the Bellman residual and its projection), and
+their exact solutions. `streams` continues them by more transitions, and `off_policy`
+estimates the value of a policy from the log of another.
 """

@@ -3,16 +3,17 @@ optimal policy."""
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Literal, Self
 
 import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import check_is_fitted
 
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import only_if
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import StopReason
-from sk_stormc.utils.blocks import refuse_dask
+from sk_stormc.utils.blocks import is_dask, map_lazily, refuse_dask
 from sk_stormc.utils.types import (
     Array,
     ArrayLike,
@@ -22,26 +23,39 @@ from sk_stormc.utils.types import (
     SolverName,
 )
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.fitted_action_values import FittedActionValues
-from sk_stormc.values.least_squares import of_columns
-from sk_stormc.values.linear_estimator import notify_of
-from sk_stormc.values.log_blocks import LogBlocks, reads_blocks
-from sk_stormc.values.log_warnings import warn_of_no_information
-from sk_stormc.values.lspi import (
+from sk_stormc.values.linear_estimator import (
+    LinearEstimator,
+    check_columns,
+    notify_of,
+)
+from sk_stormc.values.reading.actions import (
+    check_actions,
+    check_policy,
+    chosen,
+    numbers_of,
+    warn_of_unknown,
+)
+from sk_stormc.values.reading.log_warnings import warn_of_no_information
+from sk_stormc.values.reading.states import checked_states
+from sk_stormc.values.reading.transitions import LogColumns
+from sk_stormc.values.streams.partial_fit import continue_stream, streams_actions
+from sk_stormc.values.sums.action_blocks import pairs
+from sk_stormc.values.sums.least_squares import of_columns
+from sk_stormc.values.sums.log_blocks import LogBlocks, LogInMemory, reads_blocks
+from sk_stormc.values.sums.lspi import (
     ActionSums,
+    best_actions,
     iterate_policies,
+    unknown_actions,
     warn_if_not_converged,
 )
-from sk_stormc.values.lstd import attributes_of, check_products
-from sk_stormc.values.policies import check_actions, check_policy, warn_of_unknown
-from sk_stormc.values.problems import LARGEST_HESSIAN
-from sk_stormc.values.streams import continue_stream, streams_actions
-from sk_stormc.values.transitions import LogColumns, Reader, read_log
+from sk_stormc.values.sums.lstd import LSTD, attributes_of, check_products
+from sk_stormc.values.sums.problems import LARGEST_HESSIAN
 
 ONE_ACTION = "no action given: all rows count as one action, 0"
 
 
-class ActionValueEstimator(FittedActionValues):
+class ActionValueEstimator(LinearEstimator):
     """Action values Q(s, a), linear in features, of a given policy or of the optimal
     policy.
 
@@ -173,6 +187,7 @@ class ActionValueEstimator(FittedActionValues):
     """
 
     checks = {"policy": lambda name, value: check_policy(value)}
+    has_actions = True
     coef_: FloatArray
     actions_: Array
 
@@ -206,20 +221,6 @@ class ActionValueEstimator(FittedActionValues):
         tags.target_tags.required = True
         return tags
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            Whether to include the parameters of the solver and of the features.
-
-        Returns
-        -------
-        dict
-        """
-        return super().get_params(deep) | {"policy": vars(self)["policy"]}
-
     def fit(
         self,
         X: Features,
@@ -237,7 +238,7 @@ class ActionValueEstimator(FittedActionValues):
         Parameters
         ----------
         X : array-like of shape (n_transitions, n_features)
-            The states before the transitions. A dask collection or a memmap is added up
+            The states before the transitions. A dask collection or a memmap is summed
             by blocks of rows, as in `BellmanValueEstimator`, once for each policy.
         y : array-like of shape (n_transitions,)
             The rewards of the transitions.
@@ -279,17 +280,12 @@ class ActionValueEstimator(FittedActionValues):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         log_columns = LogColumns(**log_columns)
         log_columns.check_labels(X, y, action=action)
-        self._make_solver()  # raises if a parameter is wrong
-        policy = vars(self)["policy"]
-        greedy, in_blocks = isinstance(policy, str), reads_blocks(X, log_columns, self)
-        if in_blocks:
-            log, columns = LogBlocks(self, X, y, log_columns, action), slice(None)
-            reader = log.reader
-        else:
-            reader = Reader(copy.copy(self))
-            log, occurs = read_log(reader, X, y, log_columns, action)
-            log, columns = log.counted().without_zeros(occurs)
-            check_products(log.Z, log.next_Z, log.y)
+        solver = self._make_solver()  # raises if a parameter is wrong
+        policy, greedy = self.policy, isinstance(self.policy, str)
+        in_blocks = reads_blocks(X, log_columns, self)
+        log = (LogBlocks if in_blocks else LogInMemory)(self, X, y, log_columns, action)
+        if log.in_memory:
+            check_products(log.chunk.Z, log.chunk.next_Z, log.chunk.y)
         sums = ActionSums(log, self)
         if action is None:
             warn(ONE_ACTION)
@@ -298,22 +294,15 @@ class ActionValueEstimator(FittedActionValues):
                 f"action is {sums.actions[0]} in all rows that count: there is no "
                 "other action to choose."
             )
-        d = sums.shape[1] if in_blocks else len(occurs)
-        names, ends = log_columns.successor_names(), sums.n_ongoing < sums.n_rows
-
-        def of_all_columns(part):
-            whole = np.zeros((len(sums.actions), d))
-            whole[:, columns] = part
-            return whole
-
-        known = of_all_columns(sums.occurs) > 0
+        ends, d = sums.n_ongoing < sums.n_rows, log.n_columns - self.fit_intercept
+        known = log.spread_out(sums.occurs) > 0
 
         def values(w):
-            return of_columns(of_all_columns(w), self.fit_intercept) | {
-                "features_": reader.features,
+            return of_columns(log.spread_out(w), self.fit_intercept) | {
+                "features_": log.features,
                 "actions_": sums.actions,
-                "_known": known[:, : d - self.fit_intercept],
-                "_given": (names, ends),
+                "_known": known[:, :d],
+                "_given": (log.given[0], ends),
             }
 
         def notify(w, losses):
@@ -323,7 +312,7 @@ class ActionValueEstimator(FittedActionValues):
             )
 
         size = sums.occurs.size
-        solver = "lstd" if self.solves_itself() else self._solver_for(size)
+        solver = LSTD if self.solves_itself() else solver
         fit = Fit.if_observed(
             self, solver, X, y, before, action=action, **log_columns._asdict()
         )
@@ -340,7 +329,7 @@ class ActionValueEstimator(FittedActionValues):
             warn_of_no_information(high, low, ends, sums.n_ongoing > 0)
             exact = attributes_of(best.solution, sums.n_rows, reason, best.losses)
             exact["policy_changes_"] = np.array(changes)
-        elif solver == "lstd":
+        elif solver is LSTD:
             warn_of_unknown(sums.evaluate(policy)[0])
             w, solution = sums.solution(policy)
             exact = attributes_of(solution, sums.n_rows)
@@ -359,8 +348,7 @@ class ActionValueEstimator(FittedActionValues):
         spread = None
         if log_columns.episode is not None and size <= LARGEST_HESSIAN:
             spread = sums.spread(policy, w), np.flatnonzero(known)
-        table = log.empty if in_blocks else X
-        return self._store(table, values(w) | {"_spread": spread}, exact, fit, run)
+        return self._store(log.table, values(w) | {"_spread": spread}, exact, fit, run)
 
     @only_if(streams_actions)
     def partial_fit(
@@ -453,9 +441,121 @@ class ActionValueEstimator(FittedActionValues):
             lambda new: continue_stream(new, X, y, log_columns, action, actions)
         )
 
+    def predict_action(self, X: Features) -> Array:
+        """Return the greedy action, which has the largest value. Ties are resolved in
+        favour of the first action.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_states, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_states,)
+            Labels from ``actions_``. A lazy array of dask for a dask collection.
+        """
+        check_is_fitted(self)
+        if is_dask(X):
+            check_columns(self, X)
+            return map_lazily(self.predict_action, X, dtype=self.actions_.dtype)
+        Z = self._fitted_columns(X, checked_states(self, X))
+        best = best_actions(self._values(Z), unknown_actions(Z, self._known))
+        return self.actions_[best]
+
+    def td_error(
+        self,
+        X: Features,
+        y: ArrayLike,
+        *,
+        action: ArrayLike | None = None,
+        next_X: Features | None = None,
+        terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+        episode: ArrayLike | None = None,
+    ) -> FloatArray:
+        """Return the temporal-difference errors y + gamma V(next_X) - Q(X, action).
+
+        V(next_X) is the expected value of the policy's actions, or with "greedy" the
+        value of the best action. It is 0 after terminal transitions.
+
+        Parameters
+        ----------
+        X, y, action, next_X, terminal, time, episode
+            As for `fit`. Without next_X, time and episode every transition must be
+            terminal.
+
+        Returns
+        -------
+        ndarray of shape (n_transitions,)
+            NaN for rows that are not terminal and have no successor, which is possible
+            only with ``time``.
+
+        Raises
+        ------
+        ValueError
+            As for `fit`, and if successors are missing, or if an action is not in
+            ``actions_``.
+        """
+        log_columns = LogColumns(next_X, terminal, time, episode)
+        return self._errors(X, y, log_columns, action=action)[0]
+
+    def _taken(self, values, action):
+        if action is None and len(self.actions_) == 1:
+            return values[:, 0]
+        number = numbers_of(check_actions(action, len(values)), self.actions_)
+        return values[np.arange(len(values)), number]
+
+    def _expected(self, values, Z, following):
+        policy = self.policy
+        if isinstance(policy, str):
+            best = best_actions(values, unknown_actions(Z, self._known))
+            chances = chosen(best, len(self.actions_))
+        else:
+            chances = following.chances(policy, self.actions_)
+        return (chances * values).sum(axis=1)
+
+    def score(
+        self,
+        X: Features,
+        y: ArrayLike,
+        *,
+        action: ArrayLike | None = None,
+        next_X: Features | None = None,
+        terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+        episode: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> float:
+        """Return minus the mean squared temporal-difference error: higher is better.
+
+        The score can compare features on the same transitions, but not values of gamma.
+        It does not measure how good a policy is. Use episodes of the policy or
+        off-policy evaluation for that.
+
+        Parameters
+        ----------
+        X, y, action, next_X, terminal, time, episode
+            As for `td_error`. Rows that are not terminal and have no successor are left
+            out, with terminal rows of the same step in proportion, as in `fit`.
+        sample_weight : array-like of shape (n_transitions,), default=None
+            Weights of the squared errors.
+
+        Returns
+        -------
+        float
+        """
+        log_columns = LogColumns(next_X, terminal, time, episode, sample_weight)
+        errors = self._errors(X, y, log_columns, action=action)
+        return self._score(errors, sample_weight)
+
+    def _rows(self, Z):
+        m, n = len(self.actions_), Z.shape[0]
+        rows = [pairs(Z, np.full(n, a), m) for a in range(m)]
+        return sparse.vstack(rows, format="csr")
+
     def _check_parameters(self):
         super()._check_parameters()
-        if isinstance(vars(self)["policy"], str) and not self.solves_itself():
+        if isinstance(self.policy, str) and not self.solves_itself():
             raise ValueError(
                 "solver must be 'auto' or 'lstd' with policy='greedy', got "
                 f"{self.solver!r}"

@@ -6,6 +6,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Literal, Self
 
+from sklearn.base import RegressorMixin
+
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import only_if, streams
 from sk_stormc.fitting.runs import with_fit
@@ -18,13 +20,13 @@ from sk_stormc.utils.types import (
     SolverName,
 )
 from sk_stormc.utils.validation import check_choice, check_number
-from sk_stormc.values.fitted_values import FittedValues
+from sk_stormc.values.linear_estimator import LinearEstimator
+from sk_stormc.values.reading.transitions import LogColumns, check_ratios
 from sk_stormc.values.state_fits import fit_states
-from sk_stormc.values.streams import continue_stream
-from sk_stormc.values.transitions import LogColumns
+from sk_stormc.values.streams.partial_fit import continue_stream
 
 
-class BellmanValueEstimator(FittedValues):
+class BellmanValueEstimator(RegressorMixin, LinearEstimator):
     """State values V(s) of the policy that generated the data, linear in features.
 
     The value of a state s with features phi(s) is V(s) = <phi(s), coef_> + intercept_.
@@ -140,7 +142,7 @@ class BellmanValueEstimator(FittedValues):
     Values and their intervals are then right if it depends on the step, and not on the
     state, where episodes are cut off. If this is not so, pass next_X.
 
-    `fit` adds up dask arrays and data frames by their partitions, on the workers of a
+    `fit` sums dask arrays and data frames by their partitions, on the workers of a
     cluster if there is one, and memmaps by blocks of rows, if next_X is given. The
     objective of rows in blocks is "projected". Without next_X, an episode must lie
     within a partition. ``features`` is fitted on a sample of at most 131,072 rows, and
@@ -240,7 +242,7 @@ class BellmanValueEstimator(FittedValues):
         Parameters
         ----------
         X : array-like of shape (n_transitions, n_features)
-            The states before the transitions. A dask collection or a memmap is added up
+            The states before the transitions. A dask collection or a memmap is summed
             by blocks of rows.
         y : array-like of shape (n_transitions,)
             The rewards of the transitions.
@@ -425,6 +427,77 @@ class BellmanValueEstimator(FittedValues):
         refuse_dask(X, y, *log_columns)
         log_columns.check_labels(X, y)
         return self._at_once(lambda new: continue_stream(new, X, y, log_columns))
+
+    def td_error(
+        self,
+        X: Features,
+        y: ArrayLike,
+        *,
+        next_X: Features | None = None,
+        terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+        episode: ArrayLike | None = None,
+    ) -> FloatArray:
+        """Return the temporal-difference errors y + gamma V(next_X) - V(X); V(next_X)
+        is 0 for terminal transitions.
+
+        Parameters
+        ----------
+        X, y, next_X, terminal, time
+            As for `fit`. Without any of next_X, terminal, time and episode, every
+            transition is treated as terminal, which is an error if `fit` was given one
+            of them.
+        episode : array-like of shape (n_transitions,), default=None
+            As for `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_transitions,)
+            NaN for rows that are not terminal and have no successor, which is possible
+            only with ``time``.
+
+        Raises
+        ------
+        ValueError
+            As for `fit`, and if successors are missing.
+        """
+        return self._errors(X, y, LogColumns(next_X, terminal, time, episode))[0]
+
+    def score(
+        self,
+        X: Features,
+        y: ArrayLike,
+        *,
+        next_X: Features | None = None,
+        terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+        episode: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        importance_ratio: ArrayLike | None = None,
+    ) -> float:
+        """Return minus the mean squared temporal-difference error: higher is better.
+
+        The score can compare features and solvers on the same transitions, but not
+        values of gamma. If transitions are random, the error includes their variance.
+
+        Parameters
+        ----------
+        X, y, next_X, terminal, time, episode
+            As for `td_error`. Rows that are not terminal and have no successor are left
+            out, with terminal rows of the same step in proportion, as in `fit`.
+        sample_weight : array-like of shape (n_transitions,), default=None
+            Weights of the squared errors.
+        importance_ratio : array-like of shape (n_transitions,), default=None
+            As for `fit`. The mean is then an estimate under the target policy.
+
+        Returns
+        -------
+        float
+        """
+        columns = next_X, terminal, time, episode, sample_weight, importance_ratio
+        errors = self._errors(X, y, LogColumns(*columns))
+        ratios = check_ratios(importance_ratio, len(errors[0]))
+        return self._score(errors, sample_weight, ratios)
 
     def _check_parameters(self):
         super()._check_parameters()

@@ -12,20 +12,20 @@ from sk_stormc.utils.blocks import computed, is_dask, map_lazily, without_rows
 from sk_stormc.utils.types import Features, FloatArray
 from sk_stormc.utils.validation import check_bool, check_number, row_weights
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.episodes import shares
-from sk_stormc.values.least_squares import ridge
-from sk_stormc.values.log_warnings import check_given, warn_of_endless_values
-from sk_stormc.values.lstd import forget
-from sk_stormc.values.problems import LARGEST_HESSIAN
-from sk_stormc.values.states import checked_data, checked_states
-from sk_stormc.values.transitions import (
+from sk_stormc.values.reading.episodes import shares
+from sk_stormc.values.reading.log_warnings import check_given, warn_of_endless_values
+from sk_stormc.values.reading.states import checked_data, checked_states
+from sk_stormc.values.reading.transitions import (
     LogColumns,
     order_of_log,
     successors,
     transform,
     with_intercept,
 )
-from sk_stormc.values.uncertainty import FEW_EPISODES, MAX_GROUPED_FEATURES
+from sk_stormc.values.sums.least_squares import ridge
+from sk_stormc.values.sums.lstd import LSTD, forget
+from sk_stormc.values.sums.problems import LARGEST_HESSIAN
+from sk_stormc.values.sums.uncertainty import FEW_EPISODES, MAX_GROUPED_FEATURES
 
 __all__ = ["LinearEstimator"]
 
@@ -52,10 +52,9 @@ class LinearEstimator(CompositionalEstimator):
     objective: str = "auto"
     trace_decay: float = 0.0
     has_actions = False
-    # of a fit or stream: names of the arguments about successors, and whether an
-    # episode ends; rows that wait for their successors, numbers of rows, and sums for
-    # groups of episodes; the spread of the coefficients, and their columns
-    _given = _pending = _counts = _groups = _spread = None
+    # names of the arguments about successors, and whether an episode ends; the spread
+    # of the coefficients of a fit, and their columns
+    _given = _spread = None
     checks = {
         "gamma": partial(check_number, low=0, high=1),
         "alpha": partial(check_number, low=0),
@@ -63,13 +62,12 @@ class LinearEstimator(CompositionalEstimator):
         "features": check_transformer,
     }
 
-    def _solver_for(self, n_columns):
-        """The solver, with "auto" replaced: by "lstd" for at most `EXACT` columns of
+    def _solver_for(self, solver, n_columns):
+        """The method, with "auto" replaced: by `LSTD` for at most `EXACT` columns of
         features, else by "storm-c"."""
-        solver = self._make_solver()
         if solver == "auto" and n_columns > EXACT:
             return self._stepping_solver()
-        return "lstd" if solver == "auto" else solver
+        return LSTD if isinstance(solver, str) else solver
 
     def _accept(self, solver, problem):
         """Prepare the solver for the problem. A budget in passes gives weighted rows
@@ -178,8 +176,58 @@ class LinearEstimator(CompositionalEstimator):
             (self._values(Z), self._deviations(Z)[0]) if return_std else self._values(Z)
         )
 
-    def _intervals(self, X0, confidence, mean):
-        """`value_interval` of both estimators."""
+    def value_interval(
+        self, X0: Features, confidence: float = 0.9, *, mean: bool = False
+    ) -> FloatArray:
+        """Return confidence intervals of the values of states, or of all actions in
+        these states, over samples of episodes.
+
+        An interval is the value plus or minus a quantile of Student's t times the
+        standard deviation of `predict` with ``return_std=True``. The intervals hold for
+        each state and action separately, not for all of them simultaneously.
+
+        Parameters
+        ----------
+        X0 : array-like of shape (n_states, n_features)
+            The states, for example those in which episodes start.
+        confidence : float, default=0.9
+            Confidence level in (0, 1]. With 1, the interval is infinite.
+        mean : bool, default=False
+            Whether to return the interval of the mean value of these states. The states
+            are treated as fixed, not as a random sample.
+
+        Returns
+        -------
+        ndarray of shape (n_states, 2), or (2,) if `mean`
+            Lower and upper ends. For values of actions, of shape (n_states, n_actions,
+            2), or (n_actions, 2) if `mean`.
+
+        Raises
+        ------
+        ValueError
+            As for `predict` with ``return_std=True``, and if the confidence is out of
+            its range.
+
+        Warns
+        -----
+        UserWarning
+            If there are fewer than 20 episodes.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sk_stormc import BellmanValueEstimator
+        >>> # 50 episodes of 10 steps, whose rewards are 1 on average
+        >>> rng = np.random.default_rng(0)
+        >>> X, y = rng.random((500, 1)), rng.normal(1.0, 1.0, 500)
+        >>> episode = np.arange(500) // 10
+        >>> value = BellmanValueEstimator(gamma=0.5).fit(
+        ...     X, y, episode=episode, terminal=np.zeros(500, dtype=bool)
+        ... )
+        >>> low, high = value.value_interval([[0.5]], confidence=0.99)[0]
+        >>> bool(low < 2.0 < high)
+        True
+        """
         check_number("confidence", confidence, low=0, high=1, inclusive=False)
         check_bool("mean", mean)
         check_is_fitted(self)
@@ -199,7 +247,7 @@ class LinearEstimator(CompositionalEstimator):
         """Standard deviations of the values for features Z, and the quantile by which
         an interval multiplies them."""
         rows = self._rows(with_intercept(Z, self.fit_intercept))
-        spread, columns = self._spread_of_coefficients()
+        spread, columns = self._spread_of_coefficients(rows.shape[1])
         others = np.ones(rows.shape[1], dtype=bool)
         others[columns] = False
         unknown = np.asarray(abs(rows[:, others]).sum(axis=1)).ravel() > 0
@@ -212,19 +260,15 @@ class LinearEstimator(CompositionalEstimator):
         the intercept's column."""
         return Z
 
-    def _spread_of_coefficients(self):
+    def _spread_of_coefficients(self, n_columns):
         """The `Spread` of the coefficients, and the columns of their features."""
-        groups, spread, half_life = self._groups, self._spread, self.half_life
-        if groups is not None:
-            x = np.append(self.coef_, self.intercept_)[: groups.b.shape[1]]
+        stream, spread, half_life = self._stream, self._spread, self.half_life
+        if stream is not None and stream.groups is not None:
+            x = np.append(self.coef_, self.intercept_)[:n_columns]
+            groups = stream.groups
             spread = groups.spread(x, self._alphas(len(x)), half_life), groups.columns()
         if spread is None:
-            raise ValueError(
-                "episode must be given to fit, or to partial_fit of state values, for "
-                "return_std=True and value_interval: the label of each row's episode. "
-                f"At most {LARGEST_HESSIAN} features are supported, and "
-                f"{MAX_GROUPED_FEATURES} in a stream"
-            )
+            self._refuse_uncertainty()
         n = spread[0].n_clusters
         if half_life is not None and n < 2:
             raise ValueError(
@@ -244,6 +288,22 @@ class LinearEstimator(CompositionalEstimator):
                 "uncertain: intervals contain the values less often than they should."
             )
         return spread
+
+    def _refuse_uncertainty(self):
+        """Raise the ValueError for standard errors that are not known."""
+        streaming = self._stream is not None
+        if "episode" not in self._given[0] or (streaming and self.has_actions):
+            raise ValueError(
+                "episode must be given to fit, or to partial_fit of state values, for "
+                "return_std=True and value_interval: the label of each row's episode"
+            )
+        most = MAX_GROUPED_FEATURES if streaming else LARGEST_HESSIAN
+        of_intercepts = self.fit_intercept * np.size(self.intercept_)
+        raise ValueError(
+            f"X must have at most {most} features for return_std=True and "
+            "value_interval, the intercept and all actions included, got "
+            f"{np.size(self.coef_) + of_intercepts}: use features= with fewer columns"
+        )
 
     def _errors(self, X, y, log_columns, **action):
         """The temporal-difference errors, NaN where the successor is unknown, the

@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.fitting.runs import Fit
-from sk_stormc.utils.blocks import is_dask
-from sk_stormc.utils.mapped_rows import MappedRows, blocks
-from sk_stormc.values.least_squares import check_ends, of_columns
+from sk_stormc.streams.rows import stack
+from sk_stormc.utils.blocks import MappedRows, blocks, is_dask
+from sk_stormc.utils.warnings import warn
 from sk_stormc.values.linear_estimator import notify_of
-from sk_stormc.values.log_blocks import LogBlocks, reads_blocks
-from sk_stormc.values.lspi import Largest
-from sk_stormc.values.lstd import (
+from sk_stormc.values.markov import dense
+from sk_stormc.values.reading.states import digests, distinct_rows
+from sk_stormc.values.sums.least_squares import check_ends, of_columns
+from sk_stormc.values.sums.log_blocks import LogBlocks, LogInMemory, reads_blocks
+from sk_stormc.values.sums.lstd import (
+    LSTD,
     Collected,
     Moments,
     attributes_of,
     check_products,
     solve_bellman,
-    warn_if_undetermined,
-    warn_of_few_states,
 )
-from sk_stormc.values.markov import dense
-from sk_stormc.values.objectives import (
+from sk_stormc.values.sums.objectives import (
     REPEATING,
     choose_objective,
     text_of_repeating,
     value_problem,
 )
-from sk_stormc.values.problems import LARGEST_HESSIAN
-from sk_stormc.values.states import digests, distinct_rows
-from sk_stormc.values.traces import continues
-from sk_stormc.values.transitions import NONE, Reader, read_log
-from sk_stormc.values.uncertainty import (
+from sk_stormc.values.sums.problems import LARGEST_HESSIAN
+from sk_stormc.values.sums.traces import warn_if_disordered
+from sk_stormc.values.sums.uncertainty import (
     spread_of_bellman,
     spread_of_sums,
     sums_of_episodes,
@@ -51,7 +51,7 @@ def reason_for_blocks(estimator, X, log_columns):
     if estimator.objective != "auto":
         return "as given"
     if is_dask(X):
-        return "rows in partitions are added up, and not grouped by their states"
+        return "rows in partitions are summed, and not grouped by their states"
     hashes = np.concatenate(
         [
             digests(np.asarray(block, dtype=float))
@@ -69,116 +69,77 @@ def reason_for_blocks(estimator, X, log_columns):
 def fit_states(estimator, X, y, log_columns, before):
     """Fit a `BellmanValueEstimator`, or resume the fit whose progress is ``before``.
     Its attributes change at the end."""
-    estimator._make_solver()  # raises if a parameter is wrong
+    solver = estimator._make_solver()  # raises if a parameter is wrong
     reason = reason_for_blocks(estimator, X, log_columns)
-    if reason is not None:
-        return fit_blocks(estimator, X, y, log_columns, reason)
-    names, reader = log_columns.names(), Reader(copy.copy(estimator))
-    chunk, occurs = read_log(reader, X, y, log_columns)
-    chunk, columns = chunk.without_zeros(occurs)
-    log = chunk.counted()
-    check_products(log.Z, log.next_Z, log.y)
-    gamma, decay = estimator.gamma, estimator.trace_decay
-    alpha = estimator._alphas(len(columns))
-    if gamma == 1:
-        A, _, C = Moments.of_log(*log.rows, gamma).means()
-        check_ends(A, C)
-    first, number = distinct_rows(log.states)
-    visited = number, first
-    objective, reason = choose_objective(
-        estimator.objective, log.rows, visited, gamma, alpha, decay
-    )
-    # only "lstd" supports traces
-    solver = estimator._solver_for(0 if decay else len(columns))
-    projected = objective == "projected"
-    if decay and log_columns.next_X is not None and log.episode is not None:
-        ends = chunk.terminal | np.append(log.episode[1:] != log.episode[:-1], True)
-        continues(chunk.states, chunk.follows(), ends)  # may warn
+    log = (LogInMemory if reason is None else LogBlocks)(estimator, X, y, log_columns)
+    gamma, decay, d = estimator.gamma, estimator.trace_decay, len(log.columns)
+    # only "lstd" supports traces and rows in blocks
+    size = d if log.in_memory and not decay else 0
+    alpha, solver = estimator._alphas(d), estimator._solver_for(solver, size)
+    objective, spread, few, more = "projected", None, None, {}
+    if log.in_memory:
+        rows = log.chunk.counted()
+        check_products(rows.Z, rows.next_Z, rows.y)
+        first, number = distinct_rows(rows.states)
+        visited, more = (number, first), {"n_states_": len(first)}
+        few = FewStates(rows.states[first[:d]], rows.Z[first[:d]])
+        objective, reason = choose_objective(
+            estimator.objective, rows.rows, visited, gamma, alpha, decay
+        )
+        if gamma == 1 and (objective, solver) != ("projected", LSTD):
+            A, _, C = Moments.of_log(*rows.rows, gamma).means()
+            check_ends(A, C)
+        if decay and log_columns.next_X is not None:
+            warn_if_disordered(log.chunk)
 
     def values(x):
-        w = np.zeros(len(occurs))
-        w[columns] = x
-        return of_columns(w, estimator.fit_intercept) | {
-            "features_": reader.features,
-            "_given": names,
+        return of_columns(log.spread_out(x), estimator.fit_intercept) | {
+            "features_": log.features,
+            "_given": log.given,
         }
 
-    exact, run, sums = {}, (), Collected.none(len(columns), gamma, decay)
     fit = Fit.if_observed(estimator, solver, X, y, before, **log_columns._asdict())
-    labelled = log.episode is not None and len(columns) <= LARGEST_HESSIAN
-    if projected and (labelled or solver == "lstd"):
-        moments = sums.plus(chunk).moments
-    if solver == "lstd":
-        if projected:
-            solution = moments.solution(alpha, ends=gamma == 1)
-            x, exact = solution.x, attributes_of(solution, moments.n_rows)
-        else:
-            x, exact = solve_bellman(log.rows, visited, gamma, alpha)
-        notify_of(fit, exact, x, values)
-        if not np.any(alpha):
-            warn_if_undetermined(log.Z, first, len(columns) - estimator.fit_intercept)
-    else:
+    labelled = log_columns.episode is not None and d <= LARGEST_HESSIAN
+    sums, exact, run = Collected.none(d, gamma, decay), {}, ()
+    if objective == "projected" and (labelled or solver is LSTD):
+        moments, n_ends, few = log.sum(partial(sums_of, sums, few))
+        log.given = log.given[0], n_ends > 0
+    if solver is not LSTD:
         problem = value_problem(
-            objective, log.rows, visited, log.leads_to, gamma, alpha
+            objective, rows.rows, visited, rows.leads_to, gamma, alpha
         )
         estimator._accept(solver, problem)
         result = fit.run(solver, problem, verbose=estimator.verbose, attributes=values)
         x, run = result.x, (solver, problem, result)
-
-    spread = None
-    if labelled and projected:
-        occur = np.arange(len(columns))
-        spread = spread_of_projected(estimator, chunk, moments, x, alpha, sums, occur)
+    elif objective == "projected":
+        solution = moments.solution(alpha, ends=gamma == 1)
+        x, exact = solution.x, attributes_of(solution, moments.n_rows)
+    else:
+        x, exact = solve_bellman(rows.rows, visited, gamma, alpha)
+    if exact:
+        notify_of(fit, exact, x, values)
+        if not alpha.any():
+            few.warn_of_columns(d - estimator.fit_intercept)
+    if labelled and objective == "projected":
+        columns = np.flatnonzero(moments.largest)
+        parts = log, moments, x, alpha, sums, columns
+        spread = spread_of_projected(estimator, *parts), log.columns[columns]
     elif labelled:
-        spread = spread_of_bellman(log, number, x, alpha, gamma, estimator.half_life)
+        parts = number, x, alpha, gamma, estimator.half_life
+        spread = spread_of_bellman(rows, *parts), log.columns
     fitted = values(x) | {
-        "_spread": spread and (spread, columns),
-        "n_states_": len(first),
         "objective_": objective,
         "objective_reason_": reason,
-    }
-    return estimator._store(X, fitted, exact, fit, run)
-
-
-def fit_blocks(estimator, X, y, log_columns, reason):
-    """Fit a `BellmanValueEstimator` by the "projected" objective. Its attributes change
-    at the end."""
-    log, gamma = LogBlocks(estimator, X, y, log_columns), estimator.gamma
-
-    def moments_of(t):
-        moments = Moments.of_log(*t.rows, gamma)
-        ends = np.stack(
-            [dense(t.Z.max(axis=0)).ravel(), -dense(t.Z.min(axis=0)).ravel()]
-        )
-        few = FewRows.of(t.states, t.Z.shape[1])
-        return moments, int(t.terminal.sum()), Largest(ends), few
-
-    total = log.sum(moments_of)
-    if total is None:
-        raise ValueError(NONE)
-    moments, n_ends, ends, few = total
-    d = len(moments.largest)
-    alpha = estimator._alphas(d)
-    solution = moments.solution(alpha, ends=gamma == 1)
-    x, columns, spread = solution.x, np.flatnonzero(moments.largest), None
-    if log_columns.episode is not None and d <= LARGEST_HESSIAN:
-        sums = Collected.none(d, gamma)
-        parts = log, moments, x, alpha, sums, columns
-        spread = spread_of_projected(estimator, *parts), columns
-    if not alpha.any():
-        differ = moments.largest if len(few.rows) == 1 else ends.values.sum(axis=0)
-        warn_of_few_states(
-            len(few.rows), np.count_nonzero(differ[: d - estimator.fit_intercept])
-        )
-    exact = attributes_of(solution, moments.n_rows)
-    fitted = of_columns(x, estimator.fit_intercept) | {
-        "features_": log.features,
-        "objective_": "projected",
-        "objective_reason_": reason,
         "_spread": spread,
-        "_given": (log_columns.successor_names(), n_ends > 0),
     }
-    return estimator._store(log.empty, fitted, exact)
+    return estimator._store(log.table, fitted | more, exact, fit, run)
+
+
+def sums_of(before, few, t):
+    """Sums over transitions for the "projected" objective, of which ``before`` has the
+    traces: moments, the number of ends, and the `FewStates` if they are not known."""
+    few = few or FewStates.of(t.states, t.Z)
+    return before.plus(t).moments, int(t.terminal.sum()), few
 
 
 def spread_of_projected(estimator, log, moments, x, alpha, sums, columns):
@@ -197,16 +158,38 @@ def spread_of_projected(estimator, log, moments, x, alpha, sums, columns):
 
 
 @dataclass(frozen=True, eq=False)
-class FewRows:
-    """Distinct rows of a matrix, up to a largest number of them."""
+class FewStates:
+    """Distinct states and their features, up to as many as there are features."""
 
-    rows: np.ndarray
-    most: int
+    states: np.ndarray
+    Z: Any
 
     @classmethod
-    def of(cls, rows, most):
-        """The first distinct rows."""
-        return cls(rows[distinct_rows(rows)[0][:most]], most)
+    def of(cls, states, Z):
+        """The first distinct states."""
+        most = Z.shape[1]
+        n = 4 * most
+        while len(first := distinct_rows(states[:n])[0]) < most and n < len(states):
+            n *= 4
+        return cls(states[first[:most]], Z[first[:most]])
 
     def __add__(self, other):
-        return FewRows.of(np.concatenate([self.rows, other.rows]), self.most)
+        states = np.concatenate([self.states, other.states])
+        return FewStates.of(states, stack([self.Z, other.Z]))
+
+    def warn_of_columns(self, n_columns):
+        """Warn if these are fewer than those of the first features that differ in them:
+        other values are not determined."""
+        n = len(self.states)
+        if 1 < n < n_columns:
+            features = dense(self.Z[:, :n_columns])
+            n_columns = int(np.count_nonzero(np.ptp(features, axis=0)))
+        if n < n_columns:
+            warn(
+                f"{n} distinct states do not determine the coefficients of "
+                f"{n_columns} features: the values of these states are fitted exactly, "
+                "and those of other states may be anything. Set alpha (1e-3 times the "
+                "mean square of a feature, say), use fewer features, or more "
+                "transitions.",
+                ConvergenceWarning,
+            )

@@ -1,329 +1,504 @@
-"""Tests of the commands for files of users: map and compare, usage, and files of
-results."""
+"""Tests of the commands for files of users: the map, portfolio and compare commands,
+usage, and files of results."""
 
+import contextlib
 import csv
+import io
 import re
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 from matplotlib import image
-from sklearn.datasets import load_iris
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sk_stormc import SNEEmbedding, __version__
+from sk_stormc import CompositionalPortfolio, SNEEmbedding, __version__, whole_shares
 from sk_stormc.__main__ import main
 from sk_stormc.datasets import make_gaussian_returns
+from sk_stormc.plotting import EmbeddingDisplay
 from sk_stormc.preprocessing import TableScaler
 
-RETURNS = make_gaussian_returns(60, 3, mean=0.5, random_state=0).round(3)
-IRIS, KINDS = load_iris(return_X_y=True)
+RNG = np.random.default_rng(3)
+POINTS = pd.DataFrame(RNG.normal(size=(24, 3)).round(4), columns=list("pqr"))
+LABELS = np.tile(["a", "b"], 12)
+DATES = pd.bdate_range("2023-01-02", periods=61, name="Date")
+PRICES = pd.DataFrame(
+    (50 * np.exp(0.01 * RNG.normal(size=(61, 3)).cumsum(axis=0))).round(2),
+    DATES,
+    ["oil", "gas", "gold"],
+)
+RETURNS = PRICES.pct_change().dropna()
+DAYS = list(DATES[1:].strftime("%Y-%m-%d"))
 
 
 @pytest.fixture(autouse=True)
 def in_tmp_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    RETURNS.to_csv("returns.csv")
+    PRICES.to_csv("prices.csv")
+    POINTS.assign(label=LABELS).to_csv("points.csv", index=False)
+
+
+@pytest.fixture
+def no_fit(monkeypatch):
+    """A fit fails the test."""
+    for estimator in (SNEEmbedding, CompositionalPortfolio):
+        monkeypatch.setattr(estimator, "fit", lambda *args: pytest.fail("fitted"))
+
+
+def run(*args, code=0):
+    """What a command prints, or its error if it must end with another code."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            found = main(list(map(str, args)))
+        except SystemExit as exit:
+            found = exit.code
+    error = err.getvalue()
+    assert found == code and error.count("error: ") == (code != 0), error
+    return error if code else out.getvalue()
+
+
+MAP = "map", "--perplexity", 4, "--data"
+PORTFOLIO = "portfolio", "--unit", "fractions", "--data", "returns.csv"
+
+
+def map_of(*args):
+    """The table of positions of a map."""
+    run(*MAP, *args, "--out", "positions.csv")
+    return pd.read_csv("positions.csv", keep_default_na=False)
+
+
+def weights_of(*args):
+    """The weights of a portfolio."""
+    run(*PORTFOLIO, "--risk-aversion", 30, *args, "--out", "weights.csv")
+    return pd.read_csv("weights.csv", index_col="asset")["weight"]
+
+
+def expected_map(points=POINTS, seed=0):
+    embedding = SNEEmbedding(perplexity=4, random_state=seed)
+    return embedding.fit_transform(np.asarray(points, dtype=float))
+
+
+def expected_weights(returns=RETURNS, **params):
+    params = {"risk_aversion": 30, "constraint": (0.0, 1.0), "budget": 1.0} | params
+    return CompositionalPortfolio(random_state=0, **params).fit(returns).weights_
 
 
 @pytest.mark.parametrize(
     "script, name",
     [("/usr/bin/sk-stormc", "sk-stormc"), ("__main__.py", "python -m sk_stormc")],
 )
-def test_usage_and_version(monkeypatch, capsys, script, name):
+def test_usage_and_version(monkeypatch, script, name):
     monkeypatch.setattr(sys, "argv", [script])
-    for option, begin in (
-        ("--help", f"usage: {name} [-h]"),
-        ("--version", f"sk_stormc {__version__}"),
-    ):
-        with pytest.raises(SystemExit, match="^0$"):
-            main([option])
-        assert capsys.readouterr().out.startswith(begin)
-
-
-# --- files of results
-# ----------------------------------------------------------------------
-
-
-def spellings(tmp_path, name):
-    """The paths of a file."""
-    (tmp_path / "folder").mkdir(exist_ok=True)
-    (tmp_path / "symbolic.csv").symlink_to(name)
-    (tmp_path / "hard.csv").hardlink_to(tmp_path / name)
-    return [
-        name,
-        f"./{name}",
-        f"folder/../{name}",
-        str(tmp_path / name),
-        "symbolic.csv",
-        "hard.csv",
-    ]
-
-
-def test_the_data_are_not_overwritten(capsys, tmp_path):
-    np.savetxt("mine.csv", RETURNS, delimiter=",")
-    content = (tmp_path / "mine.csv").read_bytes()
-    paths = spellings(tmp_path, "mine.csv")
-    for command in ("portfolio", "map"):
-        for data, out in [("mine.csv", path) for path in paths] + [
-            (path, "mine.csv") for path in paths
-        ]:
-            assert main([command, "--data", data, "--out", out]) == 2
-            out, err = capsys.readouterr()
-            assert not out and err.startswith(
-                "error: --out must not overwrite the file of --data"
-            )
-    (tmp_path / "mine.csv").rename(tmp_path / "compare.csv")
-    assert main(["compare", "--data", "compare.csv", "--out", "."]) == 2
-    (tmp_path / "b.png").symlink_to("compare.csv")
-    assert (
-        main(["reproduce", "portfolio", "--data", "compare.csv", "--out", "b.png"]) == 2
-    )
-    assert capsys.readouterr().err.count("error: --out must not overwrite") == 2
-    assert (tmp_path / "compare.csv").read_bytes() == content
-
-
-def test_what_cannot_be_written_ends_a_map_before_its_fit(
-    capsys, monkeypatch, tmp_path
-):
-    monkeypatch.setattr(SNEEmbedding, "fit", lambda *args: pytest.fail("fitted"))
-    points, many = np.tile(IRIS, (4, 1)), np.arange(600).astype(str)
-    for y, message in (
-        (many, "classes, got 600"),
-        (np.full(600, 1j), "names of classes, got complex128"),
-    ):
-        np.savez("iris.npz", X=points, y=y)
-        assert main(["map", "--data", "iris.npz", "--out", "map.png"]) == 2
-        err = capsys.readouterr().err
-        assert err.startswith("error: iris.npz: ") and message in err and ".csv" in err
-    (tmp_path / "folder.png").mkdir()
-    for out in ("folder.png", "nowhere/a.png", "a.gif"):
-        with pytest.raises(SystemExit, match="^2$"):
-            main(["map", "--data", "iris.npz", "--out", out])
-        assert f"existing directory, got '{out}'" in capsys.readouterr().err
-    (tmp_path / "mine.png").touch()
-    # as for a file of another user
-    monkeypatch.setattr("os.access", lambda path, mode: str(path) != "mine.png")
-    with pytest.raises(SystemExit, match="^2$"):
-        main(["map", "--data", "iris.npz", "--out", "mine.png"])
-    assert (
-        "expected a file that can be written, got 'mine.png'" in capsys.readouterr().err
-    )
+    assert run("--help").startswith(f"usage: {name} [-h]")
+    assert run("--version").startswith(f"sk_stormc {__version__}")
 
 
 # --- maps
 # ----------------------------------------------------------------------
 
 
-def test_a_map_of_points_as_a_picture_and_as_a_table(capsys):
-    labels = np.array(["a", "b", "c"])[KINDS]
-    np.savez("iris.npz", X=IRIS, y=labels)
-    for out in ("map.png", "map.csv"):
-        assert (
-            main(["map", "--data", "iris.npz", "--out", out, "--perplexity", "10"]) == 0
-        )
-    assert "150 points, 4 columns" in capsys.readouterr().out
-    assert image.imread("map.png").std() > 0.05
-    expected = SNEEmbedding(perplexity=10, random_state=0).fit_transform(IRIS)
-    table = np.genfromtxt(
-        "map.csv", delimiter=",", names=True, dtype=None, encoding="utf-8"
-    )
-    np.testing.assert_array_equal(np.stack([table["x"], table["y"]], axis=1), expected)
-    assert list(table["label"]) == list(labels)
-    np.savez("dated.npz", X=IRIS[:30], y=np.full(30, np.datetime64("2020-05-29", "ns")))
-    assert (
-        main(["map", "--data", "dated.npz", "--out", "map.csv", "--perplexity", "5"])
-        == 0
-    )
-    table = np.genfromtxt(
-        "map.csv", delimiter=",", names=True, dtype=None, encoding="utf-8"
-    )
+def test_a_map_as_a_table_and_as_a_picture():
+    table = map_of("points.csv")
+    assert list(table) == ["x", "y", "label"] and list(table["label"]) == list(LABELS)
+    np.testing.assert_allclose(table[["x", "y"]], expected_map(), rtol=1e-4, atol=1e-4)
+    run(*MAP, "points.csv", "--out", "a.PNG", "--size", 4, 3)
+    picture = image.imread("a.PNG")
+    assert picture.shape[:2] == (450, 600) and picture.std() > 0.05
+    dated = np.full(24, np.datetime64("2020-05-29", "ns"))
+    np.savez("dated.npz", X=POINTS, y=dated)
+    table = map_of("dated.npz", "--seed", 5)
     assert set(table["label"]) == {"2020-05-29T00:00:00.000000000"}
+    np.testing.assert_allclose(table[["x", "y"]], expected_map(seed=5), rtol=1e-4)
 
 
-def test_a_map_of_standardized_columns(capsys):
-    np.save("iris.npy", IRIS[::3])
-    assert (
-        main(
-            [
-                "map",
-                "--data",
-                "iris.npy",
-                "--out",
-                "iris.csv",
-                "--perplexity",
-                "10",
-                "--standardize",
-            ]
-        )
-        == 0
+def test_a_map_of_standardized_columns():
+    scaled = StandardScaler().fit_transform(POINTS * [1, 9, 80])
+    np.save("a.npy", POINTS * [1, 9, 80])
+    table = map_of("a.npy", "--standardize")
+    np.testing.assert_allclose(table, expected_map(scaled), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:The 'future.infer_string'")
+def test_a_map_of_cells_in_several_colours():
+    anndata = pytest.importorskip("anndata")
+    obs = pd.DataFrame(
+        {"cell_type": pd.Categorical(LABELS.astype(object)), "depth": np.arange(24)},
+        pd.Index([f"ACGT-{k}" for k in range(24)], dtype=object),
     )
-    points = np.loadtxt("iris.csv", delimiter=",", skiprows=1)
-    expected = SNEEmbedding(perplexity=10, random_state=0).fit_transform(
-        StandardScaler().fit_transform(IRIS[::3])
-    )
-    np.testing.assert_allclose(points, expected, atol=0.1 * np.ptp(expected))
-    for args, message in (
-        (["--out", "map.bmp"], "expected a .png, .pdf, .svg, .html, .csv, .h5ad file"),
-    ):
-        with pytest.raises(SystemExit, match="^2$"):
-            main(["map", "--data", "iris.npy", *args])
-        assert message in capsys.readouterr().err
-
-
-MIXED = "id,size,colour,since,weight,label\n" + "".join(
-    f"{k},{k % 7},{('red', 'blue')[k % 2]},2024-01-{1 + k % 28:02},{'' if k % 9 == 0 else k % 5},{'uv'[k % 2]}\n"
-    for k in range(40)
-)
-
-
-@pytest.fixture
-def mixed_tables(tmp_path):
-    """A table with columns of several types, and a file of new rows with the same
-    columns in another order."""
-    pytest.importorskip("skrub")
-    (tmp_path / "mixed.csv").write_text(MIXED)
-    (tmp_path / "new.csv").write_text(
-        "since,weight,size,colour\n2024-01-05,3,2,red\n2024-01-06,,1,blue\n"
-    )
-
-
-def test_a_map_of_a_mixed_table(capsys, mixed_tables):
-    args = ["map", "--data", "mixed.csv", "--perplexity", "5", "--out"]
-    assert main([*args, "map.csv"]) == 2
-    err = capsys.readouterr().err
-    assert "found 'red' in column 'colour'; --label colour takes it as labels" in err
-    assert main([*args, "map.csv", "--mixed", "--new", "new.csv"]) == 0
-    out = capsys.readouterr().out
-    assert (
-        "40 points, 4 columns, labels: size, colour, since, weight" in out
-        and "new.csv: 2 new points" in out
-    )
-    frame = pd.read_csv("mixed.csv").drop(columns=["id", "label"])
-    model = make_pipeline(
-        TableScaler(), SNEEmbedding(perplexity=5, random_state=0)
-    ).fit(frame)
-    table = pd.read_csv("map.csv", keep_default_na=False)
-    assert (
-        list(table) == ["x", "y", "label", "new"]
-        and table["new"].tolist() == [0] * 40 + [1] * 2
-    )
-    assert table["label"].tolist() == ["u", "v"] * 20 + ["", ""]
-    np.testing.assert_allclose(table[["x", "y"]][:40], model[-1].embedding_)
-    np.testing.assert_allclose(
-        table[["x", "y"]][40:], model.transform(pd.read_csv("new.csv")[list(frame)])
-    )
-
-
-def test_a_page_of_a_map_with_new_points(capsys, mixed_tables, tmp_path):
+    genes = pd.DataFrame(index=pd.Index(["CD3", "CD8", "CD19"], dtype=object))
+    anndata.AnnData(POINTS.to_numpy(), obs=obs, var=genes).write_h5ad("a.h5ad")
+    args = *MAP, "a.h5ad", "--label", "cell_type,CD3,depth"
+    for _ in range(2):  # the second time it is the command's own file
+        run(*args, "--out", "new.h5ad")
+    new = anndata.read_h5ad("new.h5ad")
+    np.testing.assert_allclose(new.obsm["X_tsne"], expected_map(), rtol=1e-4)
+    assert list(new.obs_names) == list(obs.index)
+    last = run(*args, "--out", "a.png").splitlines()[-1]
+    assert last.endswith("a_cell_type.png, a_CD3.png, a_depth.png")
+    table = map_of("a.h5ad", "--label", "cell_type,CD3")
+    assert list(table) == ["x", "y", "label", "CD3", "row"]
+    assert list(table["row"]) == list(obs.index)
     pytest.importorskip("plotly")
-    args = [
-        "map",
-        "--data",
-        "mixed.csv",
-        "--mixed",
-        "--new",
-        "new.csv",
-        "--perplexity",
-        "5",
-        "--out",
-    ]
-    assert main([*args, "map.html"]) == 0 and main([*args, "map.png"]) == 0
+    run(*args, "--out", "a.html")
+    with open("a.html", encoding="utf-8") as file:
+        assert len(re.findall('"label":"(cell_type|CD3|depth)"', file.read())) == 3
+
+
+MIXED = pd.DataFrame(
+    {
+        "id": np.arange(40),
+        "size": np.arange(40) % 7,
+        "colour": np.tile(["red", "blue"], 20),
+        "since": [f"2024-01-{1 + k % 28:02}" for k in range(40)],
+        "weight": np.where(np.arange(40) % 9 == 0, np.nan, np.arange(40) % 5),
+        "constant": 1,
+        "label": np.tile(["u", "v"], 20),
+    }
+)
+NEW = pd.DataFrame(
+    {"since": ["2024-01-05", "2024-01-06"], "weight": [3, None], "size": [2, 1],
+     "constant": 1, "colour": ["red", "blue"]}
+)  # fmt: skip
+
+
+def test_a_map_of_a_mixed_table_with_new_rows(tmp_path):
+    """The new rows have the same columns in another order."""
+    pytest.importorskip("skrub")
+    MIXED.to_csv("mixed.csv", index=False)
+    NEW.to_csv("new.csv", index=False)
+    args = *MAP, "mixed.csv", "--mixed", "--new", "new.csv", "--out"
+    out = run(*args, "map.csv")
+    assert "40 points, 5 columns: size, colour, since, weight; labels: label" in out
+    assert "constant (one value)" in out and "new.csv: 2 new points" in out
+    frame = pd.read_csv("mixed.csv").drop(columns=["id", "label"])
+    model = make_pipeline(TableScaler(), SNEEmbedding(perplexity=4, random_state=0))
+    table = pd.read_csv("map.csv", keep_default_na=False)
+    assert list(table) == ["x", "y", "label", "new"]
+    assert table["new"].tolist() == [0] * 40 + [1] * 2
+    assert table["label"].tolist() == ["u", "v"] * 20 + ["", ""]
+    np.testing.assert_allclose(table[["x", "y"]][:40], model.fit(frame)[-1].embedding_)
+    new = model.transform(pd.read_csv("new.csv")[list(frame)])
+    np.testing.assert_allclose(table[["x", "y"]][40:], new)
+    less = NEW.drop(columns="since")
+    less.to_csv("less.csv", index=False)
+    err = run(
+        *MAP, "mixed.csv", "--mixed", "--new", "less.csv", "--out", "a.png", code=2
+    )
+    assert "less.csv: expected the columns ['size', 'colour', 'since', 'weight'" in err
+    assert "overwrite the file of --new" in run(*args, "new.csv", code=2)
+    pytest.importorskip("plotly")
+    run(*args, "map.html")
     page = (tmp_path / "map.html").read_text(encoding="utf-8")
     assert "colour: %{customdata" in page and "2024-01-06" in page
-    assert image.imread("map.png").std() > 0.05
+    assert "constant:" not in page or "constant: %{customdata" in page
 
 
-def test_new_points_that_do_not_fit(capsys, mixed_tables, tmp_path):
-    args = [
-        "map",
-        "--data",
-        "mixed.csv",
-        "--mixed",
-        "--out",
-        "new.csv",
-        "--new",
-        "new.csv",
-    ]
-    assert (
-        main(args) == 2
-        and "--out must not overwrite the file of --new" in capsys.readouterr().err
-    )
-    (tmp_path / "less.csv").write_text("size,colour,weight\n1,red,2\n")
-    assert (
-        main(
-            [
-                "map",
-                "--data",
-                "mixed.csv",
-                "--mixed",
-                "--out",
-                "a.png",
-                "--new",
-                "less.csv",
-            ]
-        )
-        == 2
-    )
-    assert (
-        "less.csv: expected the columns ['size', 'colour', 'since', 'weight'], found no"
-        in capsys.readouterr().err
-    )
-    np.save("iris.npy", IRIS)
-    np.save("two.npy", IRIS[:, :2])
-    assert (
-        main(["map", "--data", "iris.npy", "--out", "a.png", "--new", "two.npy"]) == 2
-    )
-    assert (
-        "two.npy: expected the columns ['1', '2', '3', '4'], found an array of 2"
-        in capsys.readouterr().err
-    )
+def test_new_points_of_arrays_have_as_many_columns():
+    np.save("a.npy", POINTS)
+    np.save("two.npy", POINTS[["p", "q"]])
+    err = run(*MAP, "a.npy", "--new", "two.npy", "--out", "a.png", code=2)
+    assert "two.npy: expected the columns ['1', '2', '3'], found an array of 2" in err
 
 
-def test_optional_packages_are_named_before_the_fit(capsys, mixed_tables, monkeypatch):
-    monkeypatch.setattr(SNEEmbedding, "fit", lambda *args: pytest.fail("fitted"))
-    for package, args in (
-        ("skrub", ["--out", "a.png"]),
-        ("plotly", ["--out", "a.html"]),
+def test_islands_say_what_their_rows_have_in_common():
+    """Two groups that one column and one category tell apart."""
+    points = pd.DataFrame(RNG.normal(size=(120, 3)), columns=list("pqr")).assign(
+        size=np.repeat([0.0, 50.0], 60), kind=np.repeat(["u", "v"], 60)
+    )
+    points.drop(columns="kind").to_csv("a.csv", index=False)
+    out = run("map", "--data", "a.csv", "--perplexity", 9, "--out", "m.csv")
+    own = [line for line in out.splitlines() if line.startswith("island")]
+    assert len(own) == 2 and all("60 points: size" in line for line in own)
+    assert {re.search(r"size (\S+) \(others (\S+)\)", line).groups() for line in own} == {
+        ("0", "50"), ("50", "0")
+    }  # fmt: skip
+    positions = pd.read_csv("m.csv").to_numpy()
+    rows = EmbeddingDisplay(positions).islands(points)
+    assert {row["column"] for row in rows[:2]} == {"size", "kind"}
+    kind = next(row for row in rows if row["column"] == "kind")
+    assert kind["here"] in ("100% u", "100% v") and kind["elsewhere"] == "0%"
+    for display, table, words in (
+        (positions, points[1:], "a row for each of 120 points"),
+        (points[["p", "q", "r"]], points, "two components"),
     ):
-        with monkeypatch.context() as hidden:
-            hidden.setitem(sys.modules, package, None)
-            hidden.setitem(sys.modules, f"{package}.graph_objects", None)
-            assert main(["map", "--data", "mixed.csv", "--mixed", *args]) == 2
-        assert f"{package}: pip install" in capsys.readouterr().err
+        with pytest.raises(ValueError, match=words):
+            EmbeddingDisplay(display).islands(table)
+
+
+# --- portfolios
+# ----------------------------------------------------------------------
+
+
+def test_weights_are_printed_and_written():
+    out = run(
+        *PORTFOLIO,
+        "--risk-aversion",
+        30,
+        "--limit",
+        "oil + gas <= 0.2",
+        "--out",
+        "w.csv",
+    )
+    table = pd.read_csv("w.csv", index_col="asset")["weight"]
+    limit = [1, 1, 0], None, 0.2
+    np.testing.assert_allclose(table, expected_weights(linear_constraints=limit))
+    assert list(table.index) == list(RETURNS) and table["gold"] >= 0.8 - 1e-8
+    assert f"gold   {table['gold']:.4f}" in out and "Weights written to w.csv" in out
+    assert "risk measure variance, risk aversion 30, converged" in out
+    np.testing.assert_allclose(
+        weights_of("--risk-measure", "cvar", "--bounds", "-0.5", "0.7"),
+        expected_weights(risk_measure="cvar", constraint=(-0.5, 0.7)), atol=1e-9,
+    )  # fmt: skip
+    assert "largest ratio, converged" in run(*PORTFOLIO, "--objective", "ratio")
+    out = run(*PORTFOLIO, "--max-risk", "0.006")
+    assert "risk of at most 0.006, converged" in out and "deviation 0.006" in out
+
+
+@pytest.mark.parametrize("factor", [1, 1e2, 1e4])
+def test_a_unit_that_is_guessed_is_treated_as_one_that_is_given(factor):
+    (factor * RETURNS).to_csv("returns.csv")
+    unit = {1: "fractions", 1e2: "percent", 1e4: "basis-points"}[factor]
+    for given in ([], ["--unit", unit]):
+        args = "--data", "returns.csv", "--risk-aversion", 30, "--out", "w.csv"
+        out = run("portfolio", *args, *given)
+        weights = pd.read_csv("w.csv")["weight"]
+        np.testing.assert_allclose(weights, expected_weights(), atol=1e-7)
+        assert ("guessed" in out) == (not given) and ("divided" in out) == (factor > 1)
+
+
+def test_from_prices_to_orders():
+    args = "--data", "prices.csv", "--prices", "--capital", 10_000, "--bounds", 0.2, 0.5
+    for _ in range(2):  # the second time it is the command's own file
+        lines = run("portfolio", *args, "--out", "orders.csv").splitlines()
+    weights = expected_weights(risk_aversion=1, constraint=(0.2, 0.5))
+    expected = whole_shares(weights, PRICES.iloc[-1], 10_000)
+    table = pd.read_csv("orders.csv", index_col="asset")
+    assert list(table) == ["weight", "price", "shares", "amount"]
+    np.testing.assert_allclose(table["weight"], weights)
+    assert list(table["shares"]) == list(expected.shares)
+    np.testing.assert_allclose(table["amount"], expected.shares * PRICES.iloc[-1])
+    assert f"cash {expected.cash:.2f} of 10,000.00" in lines
+    earned = RETURNS.to_numpy() @ weights
+    wealth = np.cumprod([1, *(1 + earned)])
+    fall = 1 - (wealth / np.maximum.accumulate(wealth)).min()
+    grown = weights * (1 + RETURNS.to_numpy()) / (1 + earned)[:, None]
+    turnover = 126 * np.abs(grown - weights).sum(axis=1).mean()
+    assert (
+        f"a year of 252 periods, in sample: mean {252 * earned.mean():.2%}, deviation "
+        f"{earned.std() * 252**0.5:.2%}, Sharpe "
+        f"{earned.mean() / earned.std() * 252**0.5:.2f}, drawdown {fall:.2%}, "
+        f"turnover {turnover:.2%}"
+    ) in lines
+
+
+def test_limits_forecasts_and_a_benchmark():
+    means = {"gold": 0.01, "oil": 0.02, "gas": -0.01}
+    pd.Series(means, name="mu").rename_axis("asset").to_csv("mu.csv")
+    weights = weights_of("--expected-returns", "mu.csv")
+    expected = expected_weights(expected_returns=[means[name] for name in RETURNS])
+    np.testing.assert_allclose(weights, expected, atol=1e-6)
+    weights = weights_of("--benchmark", "gold")
+    assert list(weights.index) == ["oil", "gas"]
+    expected = expected_weights(RETURNS[["oil", "gas"]], benchmark=RETURNS["gold"])
+    np.testing.assert_allclose(weights, expected, atol=1e-6)
+    pytest.importorskip("pyscipopt")
+    least = "--risk-measure", "cvar", "--max-assets", 2, "--min-held", 0.3
+    held = weights_of(*least)
+    held = held[held > 1e-9]
+    assert len(held) <= 2 and held.min() >= 0.3 - 1e-6
+    assert held.sum() == pytest.approx(1)
+
+
+def test_weights_of_several_files():
+    pytest.importorskip("dask.dataframe")
+    for k in range(3):
+        RETURNS[20 * k : 20 * k + 20].reset_index().to_parquet(f"part-{k}.parquet")
+    run(
+        "portfolio", "--data", "part-*", "--unit", "fractions", "--risk-aversion", 30,
+        "--out", "w.csv",
+    )  # fmt: skip
+    weights = pd.read_csv("w.csv")["weight"]
+    np.testing.assert_allclose(weights, expected_weights(), atol=1e-6)
+    RETURNS[:20].mask(RETURNS.iloc[3, 1] == RETURNS).to_parquet("part-0.parquet")
+    assert "'gas'" in run("portfolio", "--data", "part-*", code=2)
+    run("portfolio", "--data", "part-*", "--drop-missing")
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d %b %Y"])
+def test_a_walk_forward_as_a_text_and_a_table(form):
+    """The dates are those of the file."""
+    months = list(pd.date_range("2021-01-01", periods=24, freq="MS").strftime(form))
+    returns = RETURNS[:24].set_axis(pd.Index(months, name="Date"))
+    returns.to_csv("returns.csv")
+    walk = "--walk-forward", 12, "--refit-every", 4, "--benchmark", "gold"
+    out = run(*PORTFOLIO, *walk, "--out", "walk.csv")
+    assert "3 fits on 12 periods, each held for 4" in out
+    assert f"from {months[12]} to {months[-1]}" in out
+    assert "annual return" in out and "1/N" in out
+    table = pd.read_csv("walk.csv")
+    assert list(table) == ["period", "portfolio", "1/N"]
+    assert list(table["period"]) == months[12:]
+    assets = returns[["oil", "gas"]]
+    first = expected_weights(
+        assets[:12], risk_aversion=1, benchmark=returns["gold"][:12]
+    )
+    assert table["portfolio"][0] == pytest.approx(assets.iloc[12] @ first)
+
+
+def test_a_walk_forward_with_forecasts_by_date_and_a_picture():
+    forecasts = 0.0 * RETURNS[:24]
+    forecasts.loc[DAYS[:16], "gas"] = 0.05
+    forecasts.loc[DAYS[16:24], "oil"] = 0.05
+    forecasts.to_csv("mu.csv")
+    RETURNS[:24].to_csv("returns.csv")
+    walk = "--walk-forward", 12, "--refit-every", 6, "--expected-returns", "mu.csv"
+    run(*PORTFOLIO, *walk, "--out", "walk.csv")
+    earned = pd.read_csv("walk.csv")["portfolio"]
+    np.testing.assert_allclose(earned[:6], RETURNS["gas"][12:18], atol=1e-6)
+    np.testing.assert_allclose(earned[6:], RETURNS["oil"][18:24], atol=1e-6)
+    run(*PORTFOLIO, *walk, "--out", "walk.png")
+    assert image.imread("walk.png").std() > 0.05
+
+
+def test_errors_are_one_line(no_fit):
+    for args, words in (
+        (["--data", "nowhere.csv"], "No such file: nowhere.csv. A path"),
+        (["--limit", "coal <= 1"], "'coal'"),
+        (["--out", "a.png"], "--out must be a .csv file without --walk-forward"),
+    ):
+        assert words in run(*PORTFOLIO, *args, code=2)
+    err = run("reproduce", "portfolio", "--data", "prices.csv", code=2)
+    assert "prices.csv: expected returns, but" in err and "--unit" in err
+
+
+def test_a_parameter_that_the_estimator_refuses():
+    assert "risk_aversion" in run(*PORTFOLIO, "--risk-aversion", "-1", code=2)
+
+
+def test_a_warning_is_a_line(monkeypatch, capsys):
+    def shown(message, category, filename, lineno, file=None, line=None):
+        """What Python does, and pytest does not."""
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
+
+    pd.DataFrame([dict.fromkeys(RETURNS, 0.001)]).to_csv("mu.csv", index=False)
+    monkeypatch.setattr(warnings, "showwarning", shown)
+    warnings.simplefilter("always")
+    walk = "--walk-forward", 40, "--expected-returns", "mu.csv"
+    assert main(list(map(str, (*PORTFOLIO, *walk)))) == 0
+    err = capsys.readouterr().err
+    assert err.count("fit ") == 1  # the line of progress
+    warned = [line for line in err.splitlines() if "fit " not in line]
+    assert len(warned) == 1 and warned[0].startswith("warning: expected_returns is one")
 
 
 # --- comparisons
 # ----------------------------------------------------------------------
 
 
-def test_a_comparison_of_solvers(capsys, tmp_path):
-    np.savetxt(
-        "returns.csv",
-        make_gaussian_returns(300, 4, mean=0.2, random_state=0),
-        delimiter=",",
-    )
-    args = [
-        "compare",
-        "--data",
-        "returns.csv",
-        "--solvers",
-        "storm-c,lbfgs",
-        "--seeds",
-        "2",
-        "--out",
-        "here",
-    ]
-    assert main(args) == 0
-    out = capsys.readouterr().out
-    assert "300 periods, 4 assets: 1, 2, 3, 4\nno dates, unit: " in out and re.search(
-        r"^storm-c .*converged", out, re.MULTILINE
-    )
+def test_a_comparison_of_solvers(tmp_path):
+    returns = make_gaussian_returns(300, 4, mean=0.2, random_state=0)
+    np.savetxt("returns.csv", returns, delimiter=",")
+    args = "--data", "returns.csv", "--solvers", "storm-c,lbfgs", "--seeds", 2
+    out = run("compare", *args, "--out", "here")
+    assert "300 periods, 4 assets: 1, 2, 3, 4\nno dates, unit: " in out
+    assert re.search(r"^storm-c .*converged", out, re.MULTILINE)
     with open("here/compare.csv", newline="", encoding="utf-8") as file:
         table = list(csv.DictReader(file))
-    assert [row["solver"] for row in table] == ["storm-c", "lbfgs"] and float(
-        table[0]["passes_median"]
-    ) > 0
+    assert [row["solver"] for row in table] == ["storm-c", "lbfgs"]
+    assert float(table[0]["passes_median"]) > 0
     for name in ("compare_passes.png", "compare_seconds.png"):
         assert image.imread(tmp_path / "here" / name).std() > 0.02
+
+
+# --- files of results
+# ----------------------------------------------------------------------
+
+
+def test_the_data_are_not_overwritten(tmp_path, no_fit):
+    content = (tmp_path / "returns.csv").read_bytes()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "symbolic.csv").symlink_to("returns.csv")
+    (tmp_path / "hard.csv").hardlink_to(tmp_path / "returns.csv")
+    spellings = [
+        "returns.csv", "./returns.csv", "folder/../returns.csv", "symbolic.csv",
+        "hard.csv", tmp_path / "returns.csv",
+    ]  # fmt: skip
+    words = "error: --out must not overwrite the file of --data"
+    for path in spellings:
+        for data, out in (("returns.csv", path), (path, "returns.csv")):
+            for command in ("portfolio", "map"):
+                assert words in run(command, "--data", data, "--out", out, code=2)
+    (tmp_path / "returns.csv").rename(tmp_path / "compare.csv")
+    (tmp_path / "b.png").symlink_to("compare.csv")
+    for command, out in ((["compare"], "."), (["reproduce", "portfolio"], "b.png")):
+        assert words in run(*command, "--data", "compare.csv", "--out", out, code=2)
+    assert (tmp_path / "compare.csv").read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.pdf", "a.svg", "a.csv", "a.html"])
+def test_only_results_of_a_command_are_replaced(tmp_path, name):
+    if name == "a.html":
+        pytest.importorskip("plotly")
+    np.save("a.npy", POINTS[:12])
+    command = "map", "--data", "a.npy", "--perplexity", 2, "--size", 2, 2, "--out", name
+    mine = b"a,b\n1,2\n"
+    (tmp_path / name).write_bytes(mine)
+    err = run(*command, code=2)
+    assert f"no sk-stormc command wrote, got {name}; --force" in err
+    assert (tmp_path / name).read_bytes() == mine
+    run(*command, "--force")
+    run(*command)  # its own
+
+
+def test_results_are_not_replaced_before_a_fit(no_fit, tmp_path):
+    for name in ("compare.csv", "portfolio.png"):
+        (tmp_path / name).write_text("mine")
+    for args in (
+        [*PORTFOLIO, "--out", "compare.csv"],
+        ["compare", "--data", "returns.csv", "--out", "."],
+        ["reproduce", "portfolio"],
+    ):
+        assert "must not replace a file that no" in run(*args, code=2)
+    forecasts = "--expected-returns", "prices.csv", "--out", "prices.csv"
+    assert "the file of --expected-returns" in run(*PORTFOLIO, *forecasts, code=2)
+
+
+def test_what_cannot_be_written_ends_a_map_before_its_fit(
+    no_fit, monkeypatch, tmp_path
+):
+    points = np.tile(POINTS, (25, 1))
+    for y, message in (
+        (np.arange(600).astype(str), "classes, got 600"),
+        (np.full(600, 1j), "names of classes, got complex128"),
+    ):
+        np.savez("a.npz", X=points, y=y)
+        err = run("map", "--data", "a.npz", "--out", "map.png", code=2)
+        assert err.startswith("error: a.npz: ") and message in err and ".csv" in err
+    (tmp_path / "folder.png").mkdir()
+    for out in ("folder.png", "nowhere/a.png", "a.gif"):
+        err = run(*MAP, "points.csv", "--out", out, code=2)
+        assert (
+            "expected a .png, .pdf, .svg, .html, .csv, .h5ad file in an existing" in err
+        )
+        assert f"directory, got '{out}'" in err
+    (tmp_path / "mine.png").touch()
+    # as for a file of another user
+    monkeypatch.setattr("os.access", lambda path, mode: str(path) != "mine.png")
+    err = run(*MAP, "points.csv", "--out", "mine.png", code=2)
+    assert "expected a file that can be written, got 'mine.png'" in err
+
+
+def test_optional_packages_are_named_before_the_fit(no_fit, monkeypatch):
+    pytest.importorskip("skrub")
+    MIXED.to_csv("mixed.csv", index=False)
+    for package, out in (("skrub", "a.png"), ("plotly", "a.html")):
+        with monkeypatch.context() as hidden:
+            hidden.setitem(sys.modules, package, None)
+            hidden.setitem(sys.modules, f"{package}.graph_objects", None)
+            err = run("map", "--data", "mixed.csv", "--mixed", "--out", out, code=2)
+        assert f"{package}: pip install" in err

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 from sk_stormc import BellmanValueEstimator, compare_policies, off_policy_value
 from sk_stormc.__main__ import main
-from sk_stormc.values.behaviour import estimated_ratios
+from sk_stormc.values.off_policy.behaviour import estimated_ratios
 
 PLACES = ["low", "middle", "high"]
 
@@ -110,7 +110,7 @@ def test_options_of_values(capsys):
 def rows_of(out):
     """The rows of the table of policies: the method, the value and its interval, and
     the difference with its interval or None."""
-    lines = out[out.index("policy ") :].splitlines()[2:]
+    lines = out[out.index("policy  ") :].splitlines()[2:]
     rows = {}
     for line in lines[: lines.index("")]:
         name, value, interval, gap, of_gap, _, _, method = re.split("  +", line)
@@ -222,18 +222,22 @@ PLACE = ["--state", "place"]
         (
             LOG,
             [*PLACE, *COLUMNS, "--target", "new", "--behaviour", "gain"],
-            "--behaviour must name a column of probabilities, found 0 in row 1 of",
+            "--behaviour must name a column of positive probabilities, found '0.0' in",
         ),
         (
             LOG.assign(new=2.0),
             [*PLACE, *COLUMNS, "--target", "new", "--behaviour", "old"],
-            "--target must name a column of probabilities, found 2 in row 1",
+            "--target must name a column of probabilities, found '2.0' in row 1",
         ),
-        (MISSING, [*PLACE, *COLUMNS], "--state must be finite, found a missing"),
+        (
+            MISSING,
+            [*PLACE, *COLUMNS],
+            "of known and finite values, found 'nan' in row 5 of column 'place'",
+        ),
         (
             LOG.assign(gain=np.where(LOG.index == 7, np.nan, 0.0)),
             [*PLACE, *COLUMNS],
-            "--reward must be finite, found a missing or infinite number in row 8",
+            "column of finite numbers, found 'nan' in row 8 of column 'gain'",
         ),
         (
             LOG.assign(place=[f"p{k}" for k in LOG.index]),

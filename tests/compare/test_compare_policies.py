@@ -319,3 +319,13 @@ def test_the_display():
     with pytest.raises(ValueError, match="values must be a value and the ends"):
         PolicyValueDisplay({"a": [0, 1]}, {"a": [0, -1, 1]}).plot()
     plt.close("all")
+
+
+def test_a_policy_that_equals_the_behaviour_is_not_better_by_rounding():
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        log = {"s": rng.normal(size=120), "action": rng.integers(2, size=120)}
+        log |= {"reward": rng.normal(size=120), "p": np.full(120, 0.5)}
+        same = {"half": np.full((120, 2), 0.5)}
+        found = compare_policies(log, same, state="s", probability="p")
+        assert found.best_ is None and list(found.table["difference"])[1] == 0

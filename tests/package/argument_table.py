@@ -909,6 +909,23 @@ DATA = {
         {"results": WALKED},
         {"periods_per_year": "fraction"},
     ),
+    "TearsheetDisplay": Case(
+        plotted(plotting.TearsheetDisplay),
+        {
+            "returns": {"a": RETURNS[:, 0] / 100},
+            "dates": np.arange(12),
+            "turnover": [0.5, 0.1],
+            "costs": [0.01, 0.0],
+            "trade_dates": [0, 6],
+            "statistics": {"a": {"beta": 1.0}},
+            "periods_per_year": 252,
+        },
+        {
+            **dict.fromkeys(("dates", "costs", "trade_dates", "statistics"), "None"),
+            "turnover": "None,empty",
+            "periods_per_year": "fraction",
+        },
+    ),
     "TearsheetDisplay.from_result": Case(
         plotting.TearsheetDisplay.from_result, {"result": WALKED}
     ),

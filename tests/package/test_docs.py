@@ -41,6 +41,12 @@ def skip_without_imports_of(text):
 # they take seconds
 LONG = ("guide/embedding", "guide/portfolio", "guide/streams", "guide/values")
 LONG += (
+    "guide/limits",
+    "guide/ratios",
+    "guide/off_policy",
+    "guide/control",
+)
+LONG += (
     "guide/gpus",
     "guide/tables",
     "guide/walk_forward",

@@ -39,6 +39,8 @@ LAYERS = (
     ("__main__",),
 )
 LEVEL = {name: level for level, layer in enumerate(LAYERS) for name in layer}
+# the same within an application: other modules of the package are above these folders
+FOLDERS = {"values": ("markov", "reading", "sums", "streams", None, "off_policy")}
 NAMES_ONLY = (
     "affinities",
     "estimators",
@@ -99,6 +101,35 @@ def test_imports_run_downwards():
                 or first == "__version__"
             )
             assert allowed, f"{path.relative_to(PACKAGE)} imports {name}"
+
+
+def test_risk_measures_do_not_import_the_exact_methods():
+    """Not through other modules of the package either."""
+    queue = sorted((PACKAGE / "portfolio" / "risk").glob("*.py"))
+    seen = set(queue)
+    for path in queue:
+        for name in imports(path):
+            assert not name.startswith("sk_stormc.portfolio.exact"), path
+            file = PACKAGE.parent.joinpath(*name.split(".")[:-1]).with_suffix(".py")
+            if file.exists() and file not in seen:
+                seen.add(file)
+                queue.append(file)
+    assert PACKAGE / "portfolio" / "mean_risk.py" in seen
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_imports_of_folders_run_downwards(name):
+    folders = FOLDERS[name]
+
+    def level(part):
+        return folders.index(part if part in folders else None)
+
+    for path in (PACKAGE / name).rglob("*.py"):
+        own = path.relative_to(PACKAGE / name).parts[0].removesuffix(".py")
+        for module in imports(path):
+            parts = module.split(".")
+            if parts[1] == name:
+                assert level(parts[2]) <= level(own), f"{path} imports {module}"
 
 
 @pytest.mark.parametrize("name", NAMES_ONLY)

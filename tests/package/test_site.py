@@ -2,6 +2,7 @@
 builds without a warning."""
 
 import importlib
+import inspect
 import os
 import re
 import shutil
@@ -10,6 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from sk_stormc.utils import documentation
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = sorted((ROOT / "docs" / "api").glob("*.rst"))
@@ -56,6 +59,37 @@ def test_the_reference_has_exactly_the_public_names():
         assert not [
             name for name in public["__all__"] if id(public[name]) not in ids
         ], module
+
+
+def test_links_of_llms_txt_are_pages_of_the_site():
+    text = (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8")
+    pages = re.findall(r"\]\(([^)]+)\.html\)", text)
+    assert len(pages) > 20
+    for page in pages:
+        files = [ROOT / "docs" / f"{page}{end}" for end in (".md", ".rst")]
+        assert any(file.exists() for file in files), page
+    guide = {path.stem for path in (ROOT / "docs" / "guide").glob("*.md")}
+    linked = {page.partition("/")[2] for page in pages if page.startswith("guide/")}
+    assert guide - linked == {"index", "choose", "security"}
+
+
+def test_estimators_link_their_pages_where_there_is_an_address(monkeypatch):
+    names = [name.rpartition(".") for name in documented()]
+    classes = [
+        (module, thing)
+        for (module, _, _), thing in zip(names, documented().values(), strict=True)
+        if isinstance(thing, type)
+        and hasattr(thing, "_get_doc_link")
+        and not inspect.isabstract(thing)
+    ]
+    assert len(classes) > 12
+    for module, thing in classes:
+        shown = object.__new__(thing)
+        assert shown._get_doc_link() == ""
+        monkeypatch.setattr(documentation, "DOCUMENTATION", "https://docs.example")
+        page = f"https://docs.example/api/generated/{module}.{thing.__name__}.html"
+        assert shown._get_doc_link() == page
+        monkeypatch.undo()
 
 
 @pytest.mark.slow

@@ -1,6 +1,8 @@
 """Displays of maps: classes, their order and looks, missing values, values for each
 point, and new points."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -134,6 +136,21 @@ def test_dates_are_a_scale():
         "2020" in label.get_text() or "Feb" in label.get_text()
         for label in display.colorbar_.ax.get_yticklabels()
     )
+
+
+def test_few_integers_are_a_scale_if_asked():
+    years, new = 2019 + KIND, PLACE[:3]
+    assert shown(years).colorbar_ is None
+    display = EmbeddingDisplay(
+        PLACE, y=years, continuous=True, new=new, y_new=[2019, 2030, 2019]
+    ).plot()
+    assert display.legend_ is None
+    assert display.colorbar_.mappable.get_clim() == (2019, 2030)
+    estimator = SimpleNamespace(embedding_=PLACE)
+    drawn = EmbeddingDisplay.from_estimator(estimator, years, continuous=True)
+    assert drawn.colorbar_ is not None
+    with pytest.raises(ValueError, match="continuous must be False for classes"):
+        EmbeddingDisplay(PLACE, y=KIND.astype(str), continuous=True).plot()
 
 
 def test_values_for_each_point_go_to_their_points():

@@ -263,7 +263,25 @@ def test_a_tearsheet(results):
     np.testing.assert_allclose(
         sheet.rolling_sharpe_, np.sqrt(252) * recent.mean() / recent.std(), rtol=1e-9
     )
+    wealth, drawdown = (sheet.axes_[key].get_lines() for key in ("wealth", "drawdown"))
+    assert [line.get_label() for line in wealth] == ["short", "1/N", "benchmark"]
+    np.testing.assert_allclose(wealth[0].get_ydata(), (1 + r).cumprod())
+    assert [line.get_color() for line in wealth] == [
+        line.get_color() for line in drawdown
+    ]
     # arrays without dates, one period, no trades
     TearsheetDisplay({"one": [0.01]}).plot(Figure()).figure_.savefig(io.BytesIO())
     with pytest.raises(ValueError, match="result must be that of a portfolio in"):
         TearsheetDisplay.from_result(results)
+    for given, message in (
+        ({"turnover": [0.1, np.inf]}, r"turnover must be finite numbers, got \[0.1"),
+        ({"costs": [0.1]}, "costs must be those of 0 trades, as turnover, got 1"),
+        ({"turnover": [0.1], "costs": [0.1, 0.2]}, "costs must be those of 1 trades"),
+        ({"turnover": [1], "trade_dates": [1, 2]}, "trade_dates must be 1 dates"),
+        ({"statistics": {"one": 1.0}}, "statistics must be a dict with a dict of"),
+        ({"statistics": {"one": {"beta": "x"}}}, "statistics must be numbers, got 'x'"),
+    ):
+        figure = Figure()
+        with pytest.raises(ValueError, match=message):
+            TearsheetDisplay({"one": [0.01, 0.02]}, **given).plot(figure)
+        assert not figure.axes

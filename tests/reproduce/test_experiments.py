@@ -17,8 +17,9 @@ from sk_stormc.compare import solvers
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem, SNEProblem
 from sk_stormc.reproduce import bellman, sne, streaming
+from sk_stormc.reproduce.claims import published_verdicts
 from sk_stormc.reproduce.experiment import run
-from sk_stormc.reproduce.portfolio import METHODS, minimum
+from sk_stormc.reproduce.portfolio import METHODS, PUBLISHED, cases, minimum
 
 RETURNS = make_gaussian_returns(60, 3, mean=0.5, random_state=0).round(3)
 COLUMNS = [
@@ -60,6 +61,43 @@ def table(out):
 # --------------------------------------------------------------------------------------
 
 
+def check_verdicts(out, rows):
+    """The verdicts on the claims below the table are those of its numbers."""
+    gaps = {(row["data set"], row["method"]): float(row["Phi - Phi*"]) for row in rows}
+    verdicts = re.findall(r"^(.*confirmed[^:]*): .* lower than (.*)\. cond", out, re.M)
+    assert len(verdicts) == 2
+    for word, others in verdicts:
+        methods = others.lower().split(" and ")
+        lower = all(
+            gaps[name, "storm-c-paper"] < gaps[name, method]
+            for name in ("condition number 4", "condition number 20")
+            for method in methods
+        )
+        assert (word == "confirmed at the published constants") == lower
+        assert lower or word == "not confirmed"
+    for words in ("IFO: calls of an oracle", "passes to 1e-3: IFO to", "Cite: Yuan"):
+        assert f"\n{words}" in out
+
+
+def test_verdicts_need_the_data_and_the_methods_of_the_paper(capsys):
+    np.save("mine.npy", RETURNS)
+    few = ["--ifo", 20_000, "--seeds", 1, "--methods"]
+    for args in (["storm-c-paper,scgd"], ["lbfgs", "--data", "mine.npy"]):
+        assert reproduce("portfolio", *few, *args) == 0
+        out = capsys.readouterr().out
+        assert "confirmed" not in out and "Cite: Yuan" in out
+
+
+def test_a_claim_that_fails_is_not_confirmed():
+    """With the runs of two methods exchanged."""
+    returns = {"a": make_gaussian_returns(2000, 6, mean=4.0, random_state=0)}
+    found = run(cases(PUBLISHED, returns), 30_000, [0])
+    assert published_verdicts("portfolio", found)[0].startswith("confirmed at the")
+    runs = found["a"].runs
+    runs["scgd"], runs["storm-c-paper"] = runs["storm-c-paper"], runs["scgd"]
+    assert published_verdicts("portfolio", found)[0].startswith("not confirmed: ")
+
+
 def test_the_table_and_the_picture(capsys, tmp_path):
     assert reproduce("portfolio", "--ifo", 24_000, "--seeds", 1) == 0
     out, err = capsys.readouterr()
@@ -74,6 +112,7 @@ def test_the_table_and_the_picture(capsys, tmp_path):
     assert all(0 < int(row["IFO"]) <= 24_000 for row in rows)
     assert "One seed" in out
     assert "condition number 20, lbfgs, seed 1 of 1" in err
+    check_verdicts(out, rows)
     written = re.search(r"Picture written to (portfolio\.png)", out)[1]
     # where the command was run
     assert list(tmp_path.glob("**/*.png")) == [tmp_path / "portfolio.png"]

@@ -18,7 +18,7 @@ import sk_stormc
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.solvers import SCGD
-from sk_stormc.utils.mapped_rows import MappedRows
+from sk_stormc.utils.blocks import MappedRows
 
 
 def mapped(folder, X, mode="r", name="x.npy"):

@@ -1,4 +1,4 @@
-"""The benchmarks run, and the pages show what they stored."""
+"""The benchmarks run, and texts and pages show what they stored."""
 
 import functools
 
@@ -34,10 +34,22 @@ def test_a_page_shows_what_is_stored(page):
         )
 
 
-def test_each_benchmark_is_stored_and_each_table_is_on_a_page():
+def test_each_benchmark_is_stored_with_a_text_of_its_tables(tmp_path):
     assert sorted(BENCHMARKS) == STORED
-    shown = {name for page in _tables.pages() for name, _ in _tables.included(page)}
-    assert shown == set(tables())
+    for name in STORED:
+        of_name = {
+            key: text for key, text in tables().items() if key.split("/")[0] == name
+        }
+        _tables.write_text(name, of_name, tmp_path)
+        text = (tmp_path / f"{name}.txt").read_text(encoding="utf-8")
+        assert text == (_tables.RESULTS / f"{name}.txt").read_text(encoding="utf-8"), (
+            f"run `python -m benchmarks {name} --render`"
+        )
+
+
+def test_a_table_is_on_one_page():
+    shown = [name for page in _tables.pages() for name, _ in _tables.included(page)]
+    assert sorted(set(shown)) == sorted(shown)
 
 
 @pytest.mark.skipif(

@@ -1,26 +1,21 @@
 """Kelley's cutting-plane method (1960) for the mean of the largest of many losses, each
-of which is the maximum of linear functions of the weights.
-
-Periods are divided into parts, and each part has cuts of its own. Cuts of the whole
-mean, one an iteration, would have to be many times more (Birge & Louveaux, "A multicut
-algorithm for two-stage stochastic linear programs", 1988).
-"""
+of which is the maximum of linear functions of the weights."""
 
 from dataclasses import replace
-from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from sk_stormc.engine.stopping import Gap
-from sk_stormc.portfolio.exact.convex_program import Solution
+from sk_stormc.portfolio.convex_program import (
+    INFINITE_WEIGHT,
+    PROGRAM_TOLERANCE,
+    Solution,
+)
 from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.linear_programs import linear_program, one_sided
-from sk_stormc.portfolio.exact.program import INFINITE_WEIGHT, Formulation
-from sk_stormc.portfolio.exact.tolerances import PROGRAM_TOLERANCE
 
-__all__ = ["Cuts", "cuts_of_parts", "minimise_by_cuts"]
+__all__ = ["minimise_by_cuts"]
 
 # gap that ends the method, relative to the terms of the objective, which may cancel.
 # Linear programs reach it in the end; a larger one costs digits of the weights
@@ -31,73 +26,35 @@ OPTIONS = dict.fromkeys(
 )
 
 
-class Cuts(NamedTuple):
-    """Lower bounds of the risk: for any level s, it is at least s plus the sum over
-    some parts of max(slope @ v - share s, 0)."""
-
-    level: float  # for which they are equal at the weights of the cuts
-    part: np.ndarray  # number of each part
-    slope: np.ndarray  # of shape (n_cuts, n_assets)
-    share: np.ndarray
-
-
-def of_cuts(scaled, v, cuts, n_parts):
-    """The risk of the largest cuts of each part, in units of the first risk. Levels are
-    s and the parts, at v those of the last cuts."""
-    unit = float(np.abs(cuts[0].slope.sum(axis=0)).max()) or 1.0
-    part, slope, share = (
-        np.concatenate([getattr(cut, name) for cut in cuts])
-        for name in ("part", "slope", "share")
-    )
-    rows = np.column_stack(
-        [slope / unit, -share, -(part[:, None] == np.arange(n_parts)).astype(float)]
-    )
-    last = cuts[-1]
-    level = np.zeros(1 + n_parts)
-    level[0] = last.level / unit
-    excess = last.slope @ v / unit - last.share * level[0]
-    level[1 + last.part] = np.maximum(excess, 0.0)
-    of_level = np.full(1 + n_parts, scaled.risk_weight * unit)
-    linear = np.append(-scaled.expected_return, of_level)
-    reach = len(scaled.Q) / unit
-    return Formulation(linear, level=level, lowest=0.0, reach=reach, rows=rows)
-
-
-def cuts_of_parts(cuts_at, n_parts):
-    """The function of v whose value is the risk of the cuts ``cuts_at`` of all its
-    arguments so far."""
-    cuts = []
-
-    def formulation_at(v):
-        cuts.append(cuts_at(v))
-        return partial(of_cuts, cuts=tuple(cuts), n_parts=n_parts)
-
-    return formulation_at
-
-
 def minimise_by_cuts(
-    scaled, formulation_at, n_levels, start, callback=None, max_iter=1000
+    scaled, start, formulation_at, n_levels, callback=None, max_iter=1000
 ):
     """The minimiser of a `Scaled` objective whose risk, which is not negative, is at
     least that of ``formulation_at(u)`` at all v.
 
     For v = u they are equal. The minimum with this risk, a linear program, bounds that
     of the objective from below. Every second time u is halfway between its minimiser
-    and the best weights.
+    and the best weights. With a limit of the risk, that of ``start`` must be within it.
     """
-    n, x, least, distance = scaled.feasible.n, None, np.inf, 10.0
-    levels, smallest, since = slice(n, n + n_levels), np.inf, 0
+    n, x, distance = scaled.feasible.n, None, 10.0
+    least, lower, smallest = np.inf, -np.inf, np.inf
+    levels, since = slice(n, n + n_levels), 0
     for k in range(1, max_iter + 1):
         v = start / scaled.size if x is None else x[:n]
         program, first = scaled.program(v * scaled.size, formulation_at(v))
         x = first if x is None else x
         x[levels] = first[levels]
-        value = _value(program, x)
+        if k == 1:
+            at_start = x
+        within = _within(program.limit, at_start, x)
+        value = _value(program, within)
         if value < least:
-            least, best = value, x
+            least, best = value, within
         if callback is not None:
             callback(x)
         terms = _terms(program, best, n)
+        if Gap(least, lower, terms, VERTEX_GAP).is_small:
+            break  # the risk at x is that of the last cuts
         while True:
             if scaled.feasible.l2:  # a quadratic program
                 solution, kept_near = interior_point(program, x), False
@@ -109,6 +66,7 @@ def minimise_by_cuts(
             if not (gap.is_small and kept_near and distance < INFINITE_WEIGHT):
                 break
             distance *= 10
+        lower = lower if kept_near else gap.lower
         if gap.size < 0.9 * smallest:
             smallest, since = gap.size, k
         solution.done = not kept_near and gap.size <= PROGRAM_TOLERANCE * terms
@@ -125,6 +83,18 @@ def minimise_by_cuts(
         at_kink=[np.abs(h.at(best)) <= PROGRAM_TOLERANCE for h in program.hinges],
         at_vertex=True,
     )
+
+
+def _within(limit, inside, x):
+    """The last point on the segment from a point within the limit to x at which the
+    limit certainly holds, as the risk is convex."""
+    if limit is None:
+        return x
+    bound, (first, last) = limit.bound, (limit.smooth(at)[0] for at in (inside, x))
+    if last <= bound:
+        return x
+    part = max(bound - first, 0.0) / (last - first) if last > first else 0.0
+    return inside + part * (x - inside)
 
 
 def _terms(program, x, n):
@@ -154,7 +124,12 @@ def _solve(program, centre, distance):
         np.maximum(low[:m], centre - distance),
         np.minimum(high[:m], centre + distance),
     )
-    of_A, rhs_of_A, index, sign = one_sided(program.A, program.lower, program.upper)
+    A, lower, upper = program.A, program.lower, program.upper
+    if program.limit is not None:
+        of_limit = program.limit.smooth(np.zeros(n))[1]
+        A = np.concatenate([A, of_limit[None]])
+        lower, upper = np.r_[lower, -np.inf], np.r_[upper, program.limit.bound]
+    of_A, rhs_of_A, index, sign = one_sided(A, lower, upper)
     kinked = np.concatenate([np.zeros(0, int), *(kink.rows for kink in kinks)])
     blocks, rhs = [[of_A]], [rhs_of_A]
     if kinked.size:
@@ -174,14 +149,18 @@ def _solve(program, centre, distance):
         high[:m] < program.high[:m]
     )
     parts = np.split(-lp.ineqlin.marginals, np.cumsum([len(of) for of in rhs])[:-1])
+    dual_A = np.bincount(index, sign * np.maximum(parts[0], 0.0), len(A))
+    multiplier = float(dual_A[len(program.A) :].sum())
     solution = Solution(
-        program,
+        program.lagrangian(multiplier),
         lp.x[:n],
         slope=[np.maximum(part, 0.0) for part in parts[1:]],
-        dual_A=np.bincount(index, sign * np.maximum(parts[0], 0.0), len(program.A)),
+        dual_A=dual_A[: len(program.A)],
         dual_E=-lp.eqlin.marginals,
         active_rows=np.zeros(len(program.A), dtype=bool),
         active_bounds=None,  # and at_kink: of the best weights
         at_kink=None,
+        multiplier=multiplier,
+        limited=program,
     )
     return solution, pushed.any()

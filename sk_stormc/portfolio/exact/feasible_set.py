@@ -6,16 +6,15 @@ from functools import cached_property
 
 import numpy as np
 
-from sk_stormc.core.box_projection import within
-from sk_stormc.core.penalties import L1, Box, Penalty, Simplex
-from sk_stormc.portfolio.exact.convex_program import Program
-from sk_stormc.portfolio.exact.interior_point import interior_point
-from sk_stormc.portfolio.exact.linear_programs import minimise_linear, presolve
-from sk_stormc.portfolio.exact.tolerances import (
+from sk_stormc.core.penalties import L1, Box, Penalty, Simplex, within
+from sk_stormc.portfolio.convex_program import (
     CONSTRAINT_TOLERANCE,
     PROGRAM_TOLERANCE,
     RELATIVE_ROUNDING,
+    Program,
 )
+from sk_stormc.portfolio.exact.interior_point import interior_point
+from sk_stormc.portfolio.exact.linear_programs import minimise_linear, presolve
 from sk_stormc.portfolio.linear_constraints import Linear
 
 __all__ = [

@@ -5,91 +5,28 @@ SCIP chooses the assets (`integer_program`), and the exact methods fit their wei
 """
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from sk_stormc.engine.results import StopReason
 from sk_stormc.engine.stopping import Gap
-from sk_stormc.portfolio.exact.feasible_set import bounds_around
-from sk_stormc.portfolio.exact.integer_program import IntegerProgram, scip
-from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
-from sk_stormc.portfolio.exact.ratio import Ratio, net_return
-from sk_stormc.portfolio.exact.tolerances import (
+from sk_stormc.portfolio.convex_program import (
     ACCURACY,
     CONSTRAINT_TOLERANCE,
     PROGRAM_TOLERANCE,
 )
-from sk_stormc.portfolio.labels import aligned_numbers
+from sk_stormc.portfolio.exact.feasible_set import bounds_around
+from sk_stormc.portfolio.exact.integer_program import IntegerProgram, scip
+from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
+from sk_stormc.portfolio.exact.ratio import Ratio, net_return
 from sk_stormc.portfolio.mean_risk import deviation_of
-from sk_stormc.utils.validation import check_int, short
 
-__all__ = ["IntegerLimits", "WithIntegerLimits", "check_integer_limits"]
+__all__ = ["WithIntegerLimits", "check_integer_limits"]
 
 # radius that replaces missing bounds of SCIP's variables, relative to the largest
 # weight; without it SCIP's relaxations are unbounded
 SCIP_RADIUS = 10.0
-
-
-@dataclass
-class IntegerLimits:
-    """At most ``max_assets`` weights that are not 0, and absolute values of at least
-    ``min_held`` for these."""
-
-    max_assets: int | None
-    min_held: np.ndarray  # of shape (n_assets,)
-    names: list
-
-    @classmethod
-    def of(cls, portfolio, columns):
-        """The integer limits of a `CompositionalPortfolio`, or None if it has none."""
-        most, least = portfolio.max_assets, portfolio.min_held
-        n_assets = len(columns)
-        check_int("max_assets", most, low=1, words=(None,))
-        if least is not None:
-            given = least
-            least = aligned_numbers("min_held", least, columns)
-            if (
-                least.shape not in ((), (n_assets,))
-                or not (np.isfinite(least) & (least >= 0)).all()
-            ):
-                raise ValueError(
-                    "min_held must be a number >= 0, or one for each of the "
-                    f"{n_assets} assets, got {short(given)}"
-                )
-        if most is None and least is None and portfolio.solver != "scip":
-            return None
-        names = [f"max_assets={most}"] * (most is not None) + ["min_held"] * (
-            least is not None
-        )
-        return cls(
-            most,
-            np.broadcast_to(0.0 if least is None else least, n_assets).astype(float),
-            names,
-        )
-
-    def allow(self, w):
-        """Whether the weights meet the limits."""
-        size = np.abs(w[: self.min_held.size])
-        few = self.max_assets is None or np.count_nonzero(size) <= self.max_assets
-        return few and bool(
-            ((size == 0) | (size >= self.min_held * (1 - PROGRAM_TOLERANCE))).all()
-        )
-
-    def only(self, feasible, w):
-        """The set whose bounds allow the assets that are held in w only, with their
-        signs; None if it is empty."""
-        m, least = feasible.n_assets, self.min_held
-        low, high, w = feasible.low[:m], feasible.high[:m], w[:m]
-        held = w != 0
-        low = np.where((w > 0) & (least > 0), np.maximum(low, least), low)
-        high = np.where((w < 0) & (least > 0), np.minimum(high, -least), high)
-        if (low > high).any() or ((low > 0) | (high < 0))[~held].any():
-            return None
-        restricted = feasible.with_bounds(
-            np.where(held, low, 0.0), np.where(held, high, 0.0)
-        )
-        return None if restricted.is_empty() else restricted
 
 
 def check_integer_limits(portfolio, measure, limits):

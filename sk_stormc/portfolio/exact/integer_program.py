@@ -12,10 +12,10 @@ import numpy as np
 from numpy.linalg import LinAlgError, inv
 
 from sk_stormc.engine.results import StopReason
+from sk_stormc.portfolio.convex_program import CONSTRAINT_TOLERANCE
 from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
 from sk_stormc.portfolio.exact.program import Scaled
 from sk_stormc.portfolio.exact.quadratic import root_of, size_of
-from sk_stormc.portfolio.exact.tolerances import CONSTRAINT_TOLERANCE
 from sk_stormc.portfolio.risk.cdar import drawdowns
 from sk_stormc.portfolio.risk.cvar import mean_of_worst
 

@@ -12,8 +12,12 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
 
-from sk_stormc.portfolio.exact.convex_program import Solution, product, transposed
-from sk_stormc.portfolio.exact.tolerances import PROGRAM_TOLERANCE
+from sk_stormc.portfolio.convex_program import (
+    PROGRAM_TOLERANCE,
+    Solution,
+    product,
+    transposed,
+)
 
 __all__ = ["interior_point"]
 

@@ -5,7 +5,7 @@ from scipy import sparse
 from scipy.linalg import qr
 from scipy.optimize import linprog
 
-from sk_stormc.portfolio.exact.tolerances import CONSTRAINT_TOLERANCE, PROGRAM_TOLERANCE
+from sk_stormc.portfolio.convex_program import CONSTRAINT_TOLERANCE, PROGRAM_TOLERANCE
 
 __all__ = ["linear_program", "minimise_linear", "one_sided", "presolve"]
 

@@ -14,10 +14,16 @@ import numpy as np
 from scipy.optimize import brentq
 
 from sk_stormc.engine.stopping import Gap
+from sk_stormc.portfolio.convex_program import (
+    ACCURACY,
+    CONSTRAINT_TOLERANCE,
+    INFINITE_WEIGHT,
+    PROGRAM_TOLERANCE,
+    RELATIVE_ROUNDING,
+)
 from sk_stormc.portfolio.exact.feasible_set import FARTHEST_WEIGHT, minimise_around
 from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.program import (
-    INFINITE_WEIGHT,
     Optimum,
     Scaled,
     at_size,
@@ -26,12 +32,6 @@ from sk_stormc.portfolio.exact.program import (
     solve_portfolio,
 )
 from sk_stormc.portfolio.exact.quadratic import solve_quadratic
-from sk_stormc.portfolio.exact.tolerances import (
-    ACCURACY,
-    CONSTRAINT_TOLERANCE,
-    PROGRAM_TOLERANCE,
-    RELATIVE_ROUNDING,
-)
 from sk_stormc.portfolio.mean_risk import MeanRisk, deviation_of, shares
 from sk_stormc.portfolio.risk.semideviation import Semideviation
 from sk_stormc.portfolio.sums import sums_of
@@ -301,7 +301,9 @@ class WithinRisk(Utility):
         if smallest > self.max_risk + PROGRAM_TOLERANCE * least.unit:
             raise BelowLeastRisk(self.max_risk, smallest, weights)
         # a risk of 0 is one up to rounding
-        return weights, max(self.max_risk, smallest, RELATIVE_ROUNDING * least.unit)
+        deviation = self.risk.inverse_variances().astype(float) ** -0.5
+        rounding = RELATIVE_ROUNDING * float(np.abs(weights) @ deviation)
+        return weights, max(self.max_risk, smallest, rounding)
 
     @property
     def start(self):
@@ -355,12 +357,10 @@ class WithinRisk(Utility):
         w = w if self.allows(w) else free.weights
         if np.isfinite(free.lower) and self.allows(w):  # the limit does not bind
             return replace(free, weights=w, value=self.value_at(w))
-        best, first = None, np.nan
-        if not self.task.measure.ordered:
-            best, first = self._in_one_solve(callback)
-            if self._gap(best).is_small:
-                self.aversion = first
-                return best
+        best, first = self._in_one_solve(callback)
+        if self._gap(best).is_small:
+            self.aversion = first
+            return best
         return self._search(callback, free, best, first)
 
     def _gap(self, optimum):
@@ -387,7 +387,7 @@ class WithinRisk(Utility):
             def report(x):
                 callback(self._within(x[:n] * scaled.size))
 
-            solution = scaled.minimise(self.start, task.measure.formulation, report)
+            solution = task.measure.solve(scaled, self.start, report)
             multiplier = solution.multiplier
             found = refined(scaled, solution)[0], solution.x[:n] * scaled.size
             candidates = [self.start, *map(self._within, found)]

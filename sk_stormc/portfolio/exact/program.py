@@ -7,62 +7,32 @@ Returns and weights are scaled so that the numbers in the program are of order o
 any unit of the returns.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
-from sk_stormc.portfolio.exact.certificate import lower_bound, risk_bound
-from sk_stormc.portfolio.exact.convex_program import Hinges, Limit, Program
+from sk_stormc.portfolio.convex_program import (
+    INFINITE_WEIGHT,
+    PROGRAM_TOLERANCE,
+    Formulation,
+    Hinges,
+    Limit,
+    Program,
+    lower_bound,
+    risk_bound,
+)
+from sk_stormc.portfolio.exact.cutting_planes import minimise_by_cuts
 from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
 from sk_stormc.portfolio.exact.interior_point import interior_point
-from sk_stormc.portfolio.exact.tolerances import PROGRAM_TOLERANCE
 from sk_stormc.portfolio.mean_risk import shares
 
-__all__ = [
-    "INFINITE_WEIGHT",
-    "Formulation",
-    "Optimum",
-    "Scaled",
-    "at_size",
-    "can_solve",
-    "gram",
-    "refined",
-    "solve_portfolio",
-    "tilted",
-]
+__all__ = ["Optimum", "Scaled", "at_size", "can_solve", "refined", "solve_portfolio"]
 
 MAX_ASSETS = 4096  # number of assets above which a Hessian needs more than 128 MB
 MAX_RETURNS = 2**26  # largest number of returns, half a gigabyte
 MAX_PRODUCTS = 2**36  # largest number of products in a Hessian, which take some seconds
-INFINITE_WEIGHT = 1e8  # weights, relative to a typical one, that count as infinite
 # how far weights may be from the typical size that a program was solved in
 FAR_FROM_SIZE = 1e2
-
-
-class Formulation(NamedTuple):
-    """A risk minus the expected return, as a function of x = (v, level): the terms of a
-    `Program`.
-
-    The function is linear @ x + x @ quadratic @ x / 2, or a smooth function that is not
-    quadratic, plus the hinges.
-    """
-
-    linear: np.ndarray | None = None
-    quadratic: np.ndarray | None = None
-    curved: Callable | None = None  # value, gradient and Hessian
-    hinges: list = []
-    # the initial value of a level variable, or of several ones, if there are any, and
-    # its lower bound
-    level: float | np.ndarray | None = None
-    lowest: float | None = None
-    # an optimal level is, in absolute value, at most this times the risk of the returns
-    # Q v, and at most this times the largest of their absolute values
-    reach: float = np.inf
-    rows: np.ndarray | None = (
-        None  # linear constraints rows @ x <= 0 that belong to the risk
-    )
 
 
 def quadratic(c, H):
@@ -103,22 +73,6 @@ def plus_squares(function, weight):
         return f + float(weight @ x[:n] ** 2), g, H
 
     return squared
-
-
-def gram(Q, weight):
-    """sum_i weight_i q_i q_i^T, as a product A.T @ A, which numpy computes with half
-    the work."""
-    root = np.sqrt(weight)[:, None] * Q
-    return root.T @ root
-
-
-def tilted(p, e):
-    """The weights p exp(e), divided by their sum, and the logarithm of this sum."""
-    top = e.max()
-    q = p * np.exp(e - top)
-    total = q.sum()
-    q /= total
-    return q, np.log(total) + top
 
 
 @dataclass
@@ -266,10 +220,15 @@ class Scaled:
         terms = smooth, risk.hinges + kinks, low, high, A, lower, upper, E, e
         return Program(*terms, len(rows), formulation, risk.reach, limit), x
 
-    def minimise(self, start, formulation, callback=None):
+    def minimise(self, start, formulation, callback=None, x=None):
         """The solution that the interior-point method finds for one of the formulations
-        of a risk."""
-        return interior_point(*self.program(start, formulation), callback=callback)
+        of a risk, from a point x of the program if it is given."""
+        program, first = self.program(start, formulation)
+        return interior_point(program, first if x is None else x, callback=callback)
+
+    def minimise_by_cuts(self, start, formulation_at, n_levels, callback=None):
+        """The solution that cutting planes find for a risk that is not negative."""
+        return minimise_by_cuts(self, start, formulation_at, n_levels, callback)
 
     def largest_return(self, start, callback=None):
         """The solution without the risk."""

@@ -4,8 +4,8 @@ returns."""
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from sk_stormc.portfolio.convex_program import PROGRAM_TOLERANCE
 from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
-from sk_stormc.portfolio.exact.tolerances import PROGRAM_TOLERANCE
 from sk_stormc.portfolio.mean_risk import MeanRisk
 from sk_stormc.portfolio.risk.variance import Variance
 

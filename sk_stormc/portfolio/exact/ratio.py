@@ -14,8 +14,14 @@ import numpy as np
 from scipy.linalg import svdvals
 
 from sk_stormc.core.penalties import Box
-from sk_stormc.portfolio.exact.certificate import risk_bound
-from sk_stormc.portfolio.exact.convex_program import transposed
+from sk_stormc.portfolio.convex_program import (
+    ACCURACY,
+    INFINITE_WEIGHT,
+    PROGRAM_TOLERANCE,
+    RELATIVE_ROUNDING,
+    risk_bound,
+    transposed,
+)
 from sk_stormc.portfolio.exact.feasible_set import (
     FARTHEST_WEIGHT,
     SEARCH_RADIUS,
@@ -24,16 +30,7 @@ from sk_stormc.portfolio.exact.feasible_set import (
     minimise_around,
 )
 from sk_stormc.portfolio.exact.linear_programs import minimise_linear, presolve
-from sk_stormc.portfolio.exact.program import (
-    INFINITE_WEIGHT,
-    Optimum,
-    Scaled,
-)
-from sk_stormc.portfolio.exact.tolerances import (
-    ACCURACY,
-    PROGRAM_TOLERANCE,
-    RELATIVE_ROUNDING,
-)
+from sk_stormc.portfolio.exact.program import Optimum, Scaled
 
 __all__ = ["Ratio", "no_maximum", "ratio_at"]
 

@@ -5,20 +5,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sk_stormc.portfolio.exact.cutting_planes import (
-    Cuts,
-    cuts_of_parts,
-    minimise_by_cuts,
-)
-from sk_stormc.portfolio.exact.program import Formulation
+from sk_stormc.portfolio.convex_program import PROGRAM_TOLERANCE, Formulation
 from sk_stormc.portfolio.mean_risk import Measure
+from sk_stormc.portfolio.risk.cuts import Cuts, cuts_of_parts
 from sk_stormc.portfolio.risk.cvar import mean_of_worst
 
 __all__ = ["CDaR"]
 
 PARTS = 100  # of the periods, with cuts of their own
-# with more periods for each asset, or more of them, cutting planes are faster
-PER_ASSET, PERIODS = 4, 1024
+# with more periods, cutting planes are faster; in quadratic programs also with more of
+# them for each asset
+PERIODS, PER_ASSET = 1024, 8
 
 
 def peaks_of(returns):
@@ -81,16 +78,18 @@ class CDaR(Measure):
         """Minimise a linear program with rows for each period, or by cutting planes if
         there are many periods for each asset."""
         n, n_assets = scaled.Q.shape
-        if n <= min(PER_ASSET * n_assets, PERIODS):
-            return minimise_by_cuts(
-                scaled, lambda v: self.formulation, 1 + 2 * n, start, callback
+        most = PER_ASSET * n_assets if scaled.feasible.l2 else PERIODS
+        # linear programs have no multipliers for periods of hardly any weight
+        if n <= min(most, PERIODS) and scaled.p.min() > PROGRAM_TOLERANCE:
+            return scaled.minimise_by_cuts(
+                start, lambda v: self.formulation, 1 + 2 * n, callback
             )
         n_parts = min(n, PARTS)
         path = np.pad(np.cumsum(scaled.Q, axis=0), ((1, 0), (0, 0)))
         formulation_at = cuts_of_parts(
             lambda v: self._cuts(scaled, path, n_parts, v), n_parts
         )
-        return minimise_by_cuts(scaled, formulation_at, 1 + n_parts, start, callback)
+        return scaled.minimise_by_cuts(start, formulation_at, 1 + n_parts, callback)
 
     def _cuts(self, scaled, path, n_parts, v):
         """Cuts for the deepest drawdowns at v, which are the falls of the path of

@@ -9,13 +9,16 @@ from scipy.special import logsumexp
 
 from sk_stormc.core.log_mean_exp import LogMeanExpProblem
 from sk_stormc.portfolio.compositional import PortfolioProblem, combine
-from sk_stormc.portfolio.exact.interior_point import interior_point
-from sk_stormc.portfolio.exact.program import Formulation, gram, tilted
+from sk_stormc.portfolio.convex_program import (
+    Formulation,
+    gram,
+    tilted,
+)
 from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, shares
 from sk_stormc.portfolio.moments import Moments, Tilted, tilts
 from sk_stormc.portfolio.risk.variance import free_box, riskless
 from sk_stormc.portfolio.sums import mean_row
-from sk_stormc.utils.mapped_rows import blocks
+from sk_stormc.utils.blocks import blocks
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_choice, is_real
 
@@ -257,11 +260,10 @@ class Entropic(Measure):
         solution = super().solve(scaled, start, callback)
         if solution.done:
             return solution
-        n_iter, (_, x) = solution.n_iter, scaled.program(start, self.formulation)
+        n_iter, x = solution.n_iter, None
         # each exponent is four times the last one
         for k in range(int(np.ceil(np.log2(max(scaled.rate, 1.0)) / 2)), -1, -1):
             smaller = replace(scaled, rate=scaled.rate / 4.0**k)
-            program, _ = smaller.program(start, self.formulation)
-            solution = interior_point(program, x, callback=callback)
+            solution = smaller.minimise(start, self.formulation, callback, x)
             x, n_iter = solution.x, n_iter + solution.n_iter
         return replace(solution, n_iter=n_iter)

@@ -7,7 +7,11 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import logsumexp, xlogy
 
-from sk_stormc.portfolio.exact.program import Formulation, gram, tilted
+from sk_stormc.portfolio.convex_program import (
+    Formulation,
+    gram,
+    tilted,
+)
 from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, shares
 from sk_stormc.portfolio.quantiles import histogram
 

@@ -4,14 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sk_stormc.portfolio.exact.convex_program import Hinges
-from sk_stormc.portfolio.exact.cutting_planes import (
-    Cuts,
-    cuts_of_parts,
-    minimise_by_cuts,
-)
-from sk_stormc.portfolio.exact.program import Formulation
+from sk_stormc.portfolio.convex_program import Formulation, Hinges
 from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, mean_of, shares
+from sk_stormc.portfolio.risk.cuts import Cuts, cuts_of_parts
 
 __all__ = ["Gini"]
 
@@ -86,8 +81,8 @@ class Gini(Measure):
             slopes = self._slopes(scaled, v, begins)
             return Cuts(0.0, np.arange(PARTS), slopes, np.zeros(PARTS))
 
-        return minimise_by_cuts(
-            scaled, cuts_of_parts(cuts_at, PARTS), 1 + PARTS, start, callback
+        return scaled.minimise_by_cuts(
+            start, cuts_of_parts(cuts_at, PARTS), 1 + PARTS, callback
         )
 
     def _slopes(self, scaled, v, begins):

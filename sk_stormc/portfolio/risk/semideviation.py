@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sk_stormc.portfolio.exact.convex_program import Hinges
-from sk_stormc.portfolio.exact.program import Formulation
+from sk_stormc.portfolio.convex_program import Formulation, Hinges
 from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, mean_of, shares
 
 __all__ = ["Semideviation"]

@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sk_stormc.portfolio.exact.convex_program import Hinges
-from sk_stormc.portfolio.exact.program import Formulation
+from sk_stormc.portfolio.convex_program import Formulation, Hinges
 from sk_stormc.portfolio.moments import Moments
 from sk_stormc.portfolio.risk.variance import Variance
 from sk_stormc.portfolio.sums import Sums, mean_row

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sk_stormc.core.penalties import as_penalty
-from sk_stormc.portfolio.compositional import PortfolioProblem, utility
-from sk_stormc.portfolio.exact.program import Formulation, gram
+from sk_stormc.portfolio.compositional import PortfolioProblem
+from sk_stormc.portfolio.convex_program import Formulation, gram
 from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, mean_of, shares
 from sk_stormc.portfolio.moments import Moments
 from sk_stormc.portfolio.sums import Sums
-from sk_stormc.utils.mapped_rows import blocks
+from sk_stormc.utils.blocks import blocks
 
 __all__ = ["Variance", "free_box", "riskless"]
 
@@ -119,10 +119,20 @@ class Variance(Measure):
         d = y - mean_of(y, p)
         return np.minimum(d, 0) if self.below_mean else d
 
-    def objective(self, task, w):
-        """The objective of a `MeanRisk` without penalty, as the mean over the periods
-        of squares and returns."""
-        return utility(task, w, task.mean.astype(task.returns.dtype)[None].dot(w)[0])
+    def objective(self, task, w, u=None):
+        """The objective of a `MeanRisk` without penalty, as the mean of returns and
+        squares about u, their mean, over the periods."""
+        u = task.mean.astype(task.returns.dtype)[None].dot(w)[0] if u is None else u
+        total = 0.0
+        for start, rows in blocks(task.returns):
+            y = rows @ w
+            d = y - u
+            if self.below_mean:
+                np.minimum(d, 0, out=d)
+            values = task.risk_weight * d.astype(float) ** 2 - task.return_weight * y
+            p = None if task.p is None else task.p[start : start + len(y)]
+            total += values.sum() if p is None else p @ values
+        return float(total / len(task.returns) if task.p is None else total)
 
     def unbounded_below(self, task):
         """Whether some portfolio has a mean return but no variance, or None if this is

@@ -5,28 +5,25 @@ minimum. A table whose risk is a lower bound gives a lower bound of it, and so d
 gradient of the risk.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from sk_stormc.engine.stopping import Gap
-from sk_stormc.portfolio.exact.fit import TOL, ExactMethod, goal_of
+from sk_stormc.portfolio.convex_program import ACCURACY, PROGRAM_TOLERANCE
 from sk_stormc.portfolio.exact.objectives import BelowLeastRisk, Utility, last_within
 from sk_stormc.portfolio.exact.program import (
-    MAX_ASSETS,
     MAX_PRODUCTS,
     MAX_RETURNS,
     Optimum,
     solve_portfolio,
 )
-from sk_stormc.portfolio.exact.tolerances import ACCURACY, PROGRAM_TOLERANCE
-from sk_stormc.portfolio.risk.semideviation import Semideviation
 from sk_stormc.portfolio.rounds import tables
-from sk_stormc.portfolio.rounds.points import Point, PortfolioReturns
-from sk_stormc.utils.validation import is_word
+from sk_stormc.portfolio.rounds.tables import PortfolioReturns
 
-__all__ = ["Rounds", "rounds_method", "score_in_blocks", "takes_rounds"]
+__all__ = ["Rounds", "refuse_ordered", "score_in_blocks"]
 
 TABLES = {
     "sums": tables.Moments,
@@ -45,29 +42,18 @@ STALLED_FRACTION = 0.2
 # Factor of tol for aggregated rows, which are usually exact one round after the gap is
 # below tol. Without it, these fits would be less accurate than those in memory.
 AGGREGATED_TOL = 0.01
-# Periods in memory from which rounds are faster for a piecewise linear risk.
-MANY_PERIODS = 10_000
 
 
-def takes_rounds(solver, measure, table):
-    """Whether a fit of `Returns` with this solver is made by rounds."""
-    n, d = table.shape
-    exact = is_word(solver, "auto", "newton") and d <= MAX_ASSETS
-    if table.in_dask:
-        if not exact and not (is_word(solver, "moments") and measure.rounds == "sums"):
-            raise ValueError(
-                "X must be an array or a data frame in memory, or a memmap, with this "
-                f"solver or with more than {MAX_ASSETS} assets, got a dask collection "
-                f"of {d} assets: use solver='auto', or compute X"
-            )
-        refuse_ordered(measure)
-        return True
-    large = n * d > MAX_RETURNS or n * d**2 > MAX_PRODUCTS
-    return exact and (
-        type(table.values) is not np.ndarray
-        or large
-        or (measure.rounds == "rows" and n >= MANY_PERIODS)
-    )
+@dataclass(eq=False)
+class Point:
+    """A portfolio of the rounds."""
+
+    w: np.ndarray
+    returns: Any  # `PortfolioReturns` or `ReturnsBySums`
+    value: float  # of the objective
+    risk: float
+    slope: Any
+    kink: float | None
 
 
 def refuse_ordered(measure):
@@ -78,19 +64,6 @@ def refuse_ordered(measure):
             f"risk_measure={measure.name!r} needs all periods in their order, in "
             "memory or in a memmap, got a dask collection: use X.compute()"
         )
-
-
-def rounds_method(portfolio, task):
-    """The exact method by rounds, with the interface of a solver."""
-    goal = goal_of(portfolio, ACCURACY)
-    if task.measure.name == "semivariance" and goal is not Utility:
-        # the root, which is homogeneous
-        task = replace(task, measure=Semideviation(2.0))
-    tol = TOL if portfolio.tol is None else portfolio.tol
-    name = "moments" if is_word(portfolio.solver, "moments") else "newton"
-    return ExactMethod(
-        name, lambda: Rounds(task, goal, tol), tol, portfolio.max_iter, "round"
-    )
 
 
 def score_in_blocks(portfolio, task, weights):
