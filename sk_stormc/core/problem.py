@@ -12,8 +12,6 @@ from sk_stormc.core.penalties import penalized
 from sk_stormc.utils.types import Array, ArrayLike, FloatArray
 from sk_stormc.utils.validation import short
 
-__all__ = ["CompositionalProblem", "takes_weights"]
-
 
 def checked_parts(problem, parts, x, u):
     """(f_x, f_u), as ``outer_gradient`` returned them, or a ValueError that names this

@@ -198,7 +198,7 @@ class Continuation:
     def _finish(self, result, method, fit):
         """Store the fitted attributes of a result of `_run_stages`."""
         vars(self).pop("kl_divergence_", None)  # cached for an earlier map
-        self._keep(method.name if isinstance(method, Descent) else method, result, fit)
+        self._keep(method, result, fit)
         self.record_iterations_ = result.record_iterations
         fit.end()
 

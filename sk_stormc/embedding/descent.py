@@ -37,7 +37,7 @@ from sk_stormc.embedding.mesh import Mesh
 from sk_stormc.embedding.preconditioner import Graph, laplacian_direction
 from sk_stormc.embedding.stages import Stage
 from sk_stormc.embedding.sums_over_pairs import student_t_sums
-from sk_stormc.engine.results import Record, SolverResult, StopReason, outcome
+from sk_stormc.engine.results import Record, StopReason, result_of
 from sk_stormc.utils.warnings import warn
 
 # Fraction of the best factor by which a map with tight groups is rescaled. The map
@@ -336,7 +336,7 @@ def _scaled(x, factor):
 
 
 class Descent:
-    """The descent with the interface that `Fit.run` expects of a method.
+    """The descent as a `Method` of a fit.
 
     Parameters
     ----------
@@ -347,7 +347,7 @@ class Descent:
         is at most tol times its first value. 0 means that all iterations are made.
     """
 
-    name, max_ifo = "descent", None
+    name, max_ifo, resumable = "descent", None, True
 
     def __init__(self, max_iter=None, tol=0.0):
         self.max_iter, self.tol = max_iter, tol
@@ -430,16 +430,11 @@ class Descent:
                 )
             elif records[-1][0] != state.n_iter:
                 records.append((state.n_iter, state.ifo, divergence.at(x)))
-        iterations, ifo, curve = map(np.array, zip(*records, strict=True))
-        return SolverResult(
-            x=x,
-            fun=curve[-1],
-            loss_curve=curve,
-            ifo=ifo,
-            record_iterations=iterations,
+        return result_of(
+            records,
+            x,
+            reason,
             n_evaluations=dict.fromkeys(("inner", "jacobian", "outer"), state.ifo // 3),
             residual=state.last / state.first if state.first else math.nan,
-            n_guarded=0,
             state=state,
-            **outcome(state.n_iter, reason),
         )

@@ -56,6 +56,7 @@ from sk_stormc.utils.validation import (
     check_int,
     check_number,
     check_numeric,
+    check_verbose,
     is_word,
     naming,
 )
@@ -151,12 +152,12 @@ class SNEEmbedding(
         such data with more than 10,000 samples and more than five features, and "exact"
         otherwise. ``neighbor_recall_`` is the fraction of the neighbours that was
         found.
-    max_iter : int or "auto", default="auto"
+    max_iter : int, "auto" or None, default="auto"
         Number of iterations, including those of early exaggeration. The automatic
-        learning rate decreases to 0 at the last one. "auto" is 110 to 140, depending on
-        the number of samples, the kernel and the dimension. For "lbfgs" it is at most
-        1000. `resume` with a larger number continues from the finished map, with a
-        learning rate that decreases to 0 again.
+        learning rate decreases to 0 at the last one. "auto", or None, is 110 to 140,
+        depending on the number of samples, the kernel and the dimension. For "lbfgs" it
+        is at most 1000. `resume` with a larger number continues from the finished map,
+        with a learning rate that decreases to 0 again.
     early_exaggeration : float or "auto", default="auto"
         Factor of the attraction in the first fifth of the iterations, which are at most
         30. "auto" is 6 for "student-t" and 1 for "gaussian", but not less than
@@ -270,7 +271,7 @@ class SNEEmbedding(
         metric: str | Callable = "euclidean",
         metric_params: dict[str, Any] | None = None,
         neighbors: Neighbors = "auto",
-        max_iter: int | Auto = "auto",
+        max_iter: int | Auto | None = "auto",
         early_exaggeration: float | Auto = "auto",
         exaggeration: float = 1.0,
         record_every: int | Auto = "auto",
@@ -520,10 +521,9 @@ class SNEEmbedding(
         check_int("record_every", self.record_every, low=1, words=("auto",))
         check_perplexity(self.perplexity)
         check_degrees_of_freedom(self.dof, self._kernel())
-        check_int("max_iter", self.max_iter, low=1, words=("auto",))
+        check_int("max_iter", self.max_iter, low=1, words=("auto", None))
         check_number("tol", self.tol, low=0, words=("auto", None))
-        if not isinstance(self.verbose, (bool, np.bool_)):
-            check_int("verbose", self.verbose, low=0)
+        check_verbose("verbose", self.verbose)
         self._check_solver()
 
     def _early_exaggeration(self, P, start):

@@ -16,8 +16,6 @@ from sk_stormc.core.source import source_of
 from sk_stormc.core.unit import InUnit
 from sk_stormc.utils.validation import plain
 
-__all__ = ["ALL", "KINDS", "Batch", "Oracle"]
-
 KINDS = ("inner", "jacobian", "outer")
 ALL = (None, None, None)  # (B_g, B_dg, B_f) of a full refresh
 

@@ -41,12 +41,11 @@ from sk_stormc.utils.validation import (
     check_number,
     check_parameters,
     check_schedule,
+    check_verbose,
     is_list,
     is_word,
     plain,
 )
-
-__all__ = ["MAX_FULL_BATCH", "CompositionalSolver", "advised"]
 
 # number of components up to which "auto" batches contain all of them
 MAX_FULL_BATCH = 1024
@@ -144,6 +143,8 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
         apply too.
     instead : str
         The alternative that warnings recommend. Empty if there is none.
+    name : str
+        The name of the class, by which records and messages call the method.
 
     Examples
     --------
@@ -183,6 +184,8 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
         "tol": partial(check_number, low=0),
     }
     instead = "solver='storm-c'"
+    name: str
+    resumable = True  # a run can continue from the state of an earlier one
 
     # defaults for methods without the parameter
     learning_rate: float | Schedule | Auto = "auto"
@@ -195,6 +198,7 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
+        cls.name = cls.__name__
         inherit_parameters(cls)
 
     # you write: these two
@@ -459,9 +463,13 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
     def length(self, oracle, s, x, F):
         """The residual |x~ - x| / eta at x along F for the stopping rule, in the norm
         of the inverse preconditioner."""
+        return self.direction(oracle, s, x, F).length
+
+    def direction(self, oracle, s, x, F):
+        """The `Direction` of a step from x along F at the learning rate of the
+        state."""
         eta = 1.0 if s.rule is None else at(s.rule.learning_rate, s.t)
-        metric = oracle.metric.at(x, s.t)
-        return step_direction(oracle.problem, metric, x, F, eta).length
+        return step_direction(oracle.problem, oracle.metric.at(x, s.t), x, F, eta)
 
     def proximal_point(self, oracle, s, F):
         """x~ of step 5 of Algorithm 1: the end of the unshortened step from ``s.x``
@@ -505,8 +513,8 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
             Function that is called with each record, which has the attributes
             iteration, ifo, fun and x. The run stops when it returns a true value or
             raises StopIteration.
-        verbose : {0, 1}, default=0
-            If 1, print a line for each record: iteration, passes, objective, the
+        verbose : int, default=0
+            If positive, print a line for each record: iteration, passes, objective, the
             quantity that is compared with tol, and seconds.
         first_residual : float, default=None
             The value to which tol is relative. None means |x~ - x| / eta at x0. If x0
@@ -540,7 +548,7 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
             setattr(solver, name, plain(value))
         check_parameters(solver)
         check_int("record_every", record_every, low=1, words=(None,))
-        check_choice("verbose", verbose, (0, 1, False, True))
+        check_verbose("verbose", verbose)
         check_callable("on_record", on_record, words=(None,))
         solver.accept(problem)
         record_every = plain(record_every)

@@ -139,11 +139,14 @@ class CompositionalPortfolio(CompositionalEstimator):
         Weight of the sum of w_j^2, which spreads the weights. It must be 0 for ratios.
     previous_weights : array-like of shape (n_assets,), default=None
         The weights held at present. None means that nothing is held. Labels are aligned
-        as for ``constraint``.
+        as for ``constraint``. The entry of a column that is the `benchmark` counts as
+        0: selling what is held of it has no cost, and is no turnover.
     transaction_cost : float or array-like of shape (n_assets,), default=0.0
         Cost of buying or selling a unit of weight, in the unit of the returns of one
         period. The objective contains sum_j transaction_cost_j |w_j -
-        previous_weights_j|. Labels are aligned as for ``constraint``.
+        previous_weights_j|, a cost in each period of holding. A cost that is paid once
+        for each trade, such as ``trading_cost`` of `walk_forward`, is divided by the
+        number of periods between two fits. Labels are aligned as for ``constraint``.
     max_turnover : float, default=None
         Upper bound of the sum of |w_j - previous_weights_j|. None means no bound.
     linear_constraints : str, list of str or (A, lower, upper), default=None
@@ -378,7 +381,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.weights_ = weights.astype(table.dtype, copy=False)
         self.dual_gap_ = result.gap
         self._labels = table.columns if table.named else None
-        self._keep(getattr(method.solver, "name", method.solver), result, fit)
+        self._keep(method.solver, result, fit)
         fit.end()
         method.conclude(result)
         if feasible.proximal() is None and self.max_risk is None:

@@ -71,8 +71,8 @@ class RiskInBlocks(NamedTuple):
 
     value: float
     # slope(y, p) is the part of the subgradient for the returns y of a block, of
-    # weights p
-    slope: Callable
+    # weights p; None if rounds do not need it
+    slope: Callable | None
     # the return at which a piecewise linear risk changes its slope
     kink: float | None = None
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.engine.results import Record, Report, SolverResult, StopReason, outcome
+from sk_stormc.engine.results import Record, Report, StopReason, result_of
 from sk_stormc.engine.stopping import Gap
 from sk_stormc.portfolio.convex_program import (
     ACCURACY,
@@ -31,6 +31,7 @@ from sk_stormc.portfolio.exact.program import (
 )
 from sk_stormc.portfolio.exact.ratio import Ratio
 from sk_stormc.portfolio.mean_risk import MeanRisk
+from sk_stormc.portfolio.risk.semideviation import Semideviation
 from sk_stormc.portfolio.rounds.fit import Rounds, refuse_ordered
 from sk_stormc.utils.validation import is_word
 from sk_stormc.utils.warnings import warn
@@ -78,9 +79,11 @@ def method_of(portfolio, solver, task, limits):
     """The method that fits a task, given the checked solver."""
     tol = TOL if portfolio.tol is None else portfolio.tol
     if task.in_blocks:
-        limit = portfolio.max_risk
-        goal = portfolio.objective if limit is None else float(limit)
-        rounds = partial(Rounds, task, goal, tol)
+        goal = goal_of(portfolio, ACCURACY)
+        # the root is homogeneous
+        rooted = task.measure.name == "semivariance" and goal is not Utility
+        measure = Semideviation(2.0) if rooted else task.measure
+        rounds = partial(Rounds, replace(task, measure=measure), goal, tol)
         name = "moments" if is_word(solver, "moments") else "newton"
         return ExactMethod(portfolio, name, task, rounds, tol, iteration="round")
     needs = ["objective='ratio'"] * (portfolio.objective == "ratio")
@@ -111,15 +114,20 @@ def method_of(portfolio, solver, task, limits):
         )
     if by_moments:
         return ExactMethod(portfolio, "moments", task, partial(ByMoments, task), tol)
-    if portfolio.max_risk is not None:
-        objective = partial(WithinRisk, task, max_risk=portfolio.max_risk, tol=tol)
-    else:
-        kind = Ratio if portfolio.objective == "ratio" else Utility
-        objective = partial(kind, task)
+    goal = goal_of(portfolio, tol)
     if limits is None:
-        return ExactMethod(portfolio, "newton", task, objective, tol, evaluations=2)
-    chosen = partial(WithIntegerLimits, portfolio, objective, limits, tol)
+        return ExactMethod(
+            portfolio, "newton", task, partial(goal, task), tol, evaluations=2
+        )
+    chosen = partial(WithIntegerLimits, portfolio, goal, limits, tol, task)
     return ExactMethod(portfolio, "scip", task, chosen, tol)
+
+
+def goal_of(portfolio, tol):
+    """The goal of a `CompositionalPortfolio`, as a function of its task."""
+    if portfolio.max_risk is not None:
+        return partial(WithinRisk, max_risk=portfolio.max_risk, tol=tol)
+    return Ratio if portfolio.objective == "ratio" else Utility
 
 
 # exact methods
@@ -145,7 +153,6 @@ class ExactMethod:
     iteration: str = "iteration"  # its name in messages
 
     max_ifo, resumable = None, False
-    begins_again = True  # instead of continuing, in a resumed fit
 
     @property
     def max_iter(self):
@@ -208,22 +215,12 @@ class ExactMethod:
         if self.records[-1][0] == self.n_iter:  # its value may have changed since
             self.records.pop()
         self.records.append((self.n_iter, self._ifo(), self.value))
-        iterations, ifo, curve = map(np.array, zip(*self.records, strict=True))
-        return SolverResult(
-            x=self.best,
-            fun=self.value,
-            loss_curve=curve,
-            ifo=ifo,
-            record_iterations=iterations,
-            n_evaluations={
-                kind: self.n_iter * count + self.n_more
-                for kind, count in self.of_iteration.items()
-            },
-            residual=np.nan,
-            n_guarded=0,
-            state=None,
-            gap=gap,
-            **outcome(self.n_iter, reason),
+        n_evaluations = {
+            kind: self.n_iter * count + self.n_more
+            for kind, count in self.of_iteration.items()
+        }
+        return result_of(
+            self.records, self.best, reason, n_evaluations=n_evaluations, gap=gap
         )
 
     def _ifo(self):
@@ -336,7 +333,7 @@ class Iterative:
                 f"warm_start=True needs returns of the {len(portfolio.weights_)} "
                 f"assets fitted before, got {n_assets}"
             )
-        last, residual = vars(portfolio).get("_progress"), None
+        last, residual = portfolio._progress, None
         if (
             last is not None
             and last.runs

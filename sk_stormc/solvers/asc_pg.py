@@ -3,8 +3,6 @@
 from sk_stormc.solvers.scgd import SCGD
 from sk_stormc.utils.types import Auto, Schedule, Size
 
-__all__ = ["ASCPG", "accelerated_scgd"]
-
 
 class ASCPG(SCGD):
     r"""Accelerated stochastic compositional proximal gradient (Wang, Liu & Fang 2017).

@@ -10,8 +10,6 @@ from sk_stormc.solvers.sarah import EpochState, SARAHCompositional
 from sk_stormc.utils.types import Auto, Schedule, Size
 from sk_stormc.utils.validation import check_schedule
 
-__all__ = ["CIVR"]
-
 
 @dataclass
 class NestedEstimate(Estimate):

@@ -28,8 +28,6 @@ from sk_stormc.utils.validation import (
     plain,
 )
 
-__all__ = ["PaperSTORMCompositional", "STORMCompositional"]
-
 SYMBOLS = {  # the paper's notation
     "learning_rate": "eta",
     "precision": "epsilon",

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.fitting.runs import Fit
-from sk_stormc.streams.problem import stack
+from sk_stormc.streams.rows import stack
 from sk_stormc.utils.blocks import MappedRows, blocks, is_dask
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.linear_estimator import notify_of
@@ -19,6 +19,7 @@ from sk_stormc.values.reading.states import digests, distinct_rows
 from sk_stormc.values.sums.least_squares import check_ends, of_columns
 from sk_stormc.values.sums.log_blocks import LogBlocks, LogInMemory, reads_blocks
 from sk_stormc.values.sums.lstd import (
+    LSTD,
     Collected,
     Moments,
     attributes_of,
@@ -68,23 +69,24 @@ def reason_for_blocks(estimator, X, log_columns):
 def fit_states(estimator, X, y, log_columns, before):
     """Fit a `BellmanValueEstimator`, or resume the fit whose progress is ``before``.
     Its attributes change at the end."""
-    estimator._make_solver()  # raises if a parameter is wrong
+    solver = estimator._make_solver()  # raises if a parameter is wrong
     reason = reason_for_blocks(estimator, X, log_columns)
     log = (LogInMemory if reason is None else LogBlocks)(estimator, X, y, log_columns)
     gamma, decay, d = estimator.gamma, estimator.trace_decay, len(log.columns)
-    alpha = estimator._alphas(d)
-    objective, solver, spread, more = "projected", "lstd", None, {}
+    # only "lstd" supports traces and rows in blocks
+    size = d if log.in_memory and not decay else 0
+    alpha, solver = estimator._alphas(d), estimator._solver_for(solver, size)
+    objective, spread, few, more = "projected", None, None, {}
     if log.in_memory:
         rows = log.chunk.counted()
         check_products(rows.Z, rows.next_Z, rows.y)
         first, number = distinct_rows(rows.states)
         visited, more = (number, first), {"n_states_": len(first)}
+        few = FewStates(rows.states[first[:d]], rows.Z[first[:d]])
         objective, reason = choose_objective(
             estimator.objective, rows.rows, visited, gamma, alpha, decay
         )
-        # only "lstd" supports traces
-        solver = estimator._solver_for(0 if decay else d)
-        if gamma == 1 and (objective, solver) != ("projected", "lstd"):
+        if gamma == 1 and (objective, solver) != ("projected", LSTD):
             A, _, C = Moments.of_log(*rows.rows, gamma).means()
             check_ends(A, C)
         if decay and log_columns.next_X is not None:
@@ -99,10 +101,10 @@ def fit_states(estimator, X, y, log_columns, before):
     fit = Fit.if_observed(estimator, solver, X, y, before, **log_columns._asdict())
     labelled = log_columns.episode is not None and d <= LARGEST_HESSIAN
     sums, exact, run = Collected.none(d, gamma, decay), {}, ()
-    if objective == "projected" and (labelled or solver == "lstd"):
-        moments, n_ends, few = log.sum(partial(sums_of, sums))
+    if objective == "projected" and (labelled or solver is LSTD):
+        moments, n_ends, few = log.sum(partial(sums_of, sums, few))
         log.given = log.given[0], n_ends > 0
-    if solver != "lstd":
+    if solver is not LSTD:
         problem = value_problem(
             objective, rows.rows, visited, rows.leads_to, gamma, alpha
         )
@@ -114,7 +116,6 @@ def fit_states(estimator, X, y, log_columns, before):
         x, exact = solution.x, attributes_of(solution, moments.n_rows)
     else:
         x, exact = solve_bellman(rows.rows, visited, gamma, alpha)
-        few = FewStates(rows.states[first], rows.Z[first])
     if exact:
         notify_of(fit, exact, x, values)
         if not alpha.any():
@@ -134,10 +135,10 @@ def fit_states(estimator, X, y, log_columns, before):
     return estimator._store(log.table, fitted | more, exact, fit, run)
 
 
-def sums_of(before, t):
+def sums_of(before, few, t):
     """Sums over transitions for the "projected" objective, of which ``before`` has the
-    traces: moments, the number of ends, and `FewStates`."""
-    few = FewStates.of(t.states, t.Z)
+    traces: moments, the number of ends, and the `FewStates` if they are not known."""
+    few = few or FewStates.of(t.states, t.Z)
     return before.plus(t).moments, int(t.terminal.sum()), few
 
 

@@ -4,6 +4,7 @@ still on its page. Blocks of code on the pages are run by ``package/test_docs.py
 import pickle
 import re
 import warnings
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +20,13 @@ from sk_stormc import (
     CompositionalPortfolio,
     SNEEmbedding,
     compare_policies,
+    compare_solvers,
     estimated_ratios,
     minimize,
     off_policy_value,
     walk_forward,
 )
+from sk_stormc.__main__ import main
 from sk_stormc.datasets import (
     make_gaussian_returns,
     returns_from_moments,
@@ -44,8 +47,10 @@ LOG = {"next_X": np.roll(S, -1, axis=0), "terminal": ENDS}
 POINTS = np.random.default_rng(1).normal(size=(60, 4))
 
 
-def fitted(returns=X, **parameters):
-    return CompositionalPortfolio(**parameters).fit(returns)
+def fitted(returns=X, sample_weight=None, **parameters):
+    return CompositionalPortfolio(**parameters).fit(
+        returns, sample_weight=sample_weight
+    )
 
 
 def values(rewards=None, gamma=0.9, **logged):
@@ -94,6 +99,30 @@ def in_stream(name, value):
 
 def near(one, other, rtol=1e-6):
     return np.allclose(one, other, rtol=rtol, atol=rtol)
+
+
+def in_dask(*arrays):
+    da = pytest.importorskip("dask.array")
+    return [da.from_array(array, chunks=(50, *array.shape[1:])) for array in arrays]
+
+
+def lazy_log():
+    return dict(zip(LOG, in_dask(*LOG.values()), strict=True))
+
+
+def minibatches_of_dask():
+    pytest.importorskip("jax", exc_type=ImportError)
+    from sk_stormc.problems import DifferentiableLogMeanExp
+
+    problem = DifferentiableLogMeanExp(
+        lambda x, row: row @ x, in_dask(np.ones((1100, 5)))[0], x0=np.zeros(5)
+    )
+    return raises(lambda: minimize(problem, "sarah-c", random_state=0))
+
+
+def refuses_dates_along_columns(folder):
+    FRAME.T.to_csv(folder / "returns.csv")
+    return main(["portfolio", "--data", str(folder / "returns.csv")]) == 2
 
 
 def doubled(portfolio, factor):
@@ -179,6 +208,8 @@ CLAIMS = [
      lambda _: raises(lambda: fitted(np.c_[X, np.full(300, 0.01)], objective="ratio", **HELD), "riskless")),
     ("ratios", "the fit raises an error that contains the minimum risk",
      lambda _: raises(lambda: fitted(max_risk=1e-3, **HELD), "least risk")),
+    ("ratios", "With the entropic risk the fit raises an error, as for ratios",
+     lambda _: raises(lambda: fitted(max_risk=1.0, risk_measure="entropic", **HELD), "entropic")),
     # Many rows
     ("many_rows", "so the result is the same for any `random_state`",
      lambda folder: (fitted(stored(X, folder), risk_measure="evar", random_state=0, **HELD).weights_
@@ -247,7 +278,31 @@ CLAIMS = [
     ("data", "`fit` raises an error for missing values",
      lambda _: raises(lambda: SNEEmbedding().fit(np.where(np.eye(60, 4) > 0, np.nan, POINTS)), "NaN")),
     ("data", "and return arrays of numpy, whatever they were given", lambda _: type(fitted(FRAME, **HELD).weights_) is np.ndarray),
+    ("embedding", "the dimension of the map, 2 by default", lambda _: SNEEmbedding().n_components == 2),
+    ("embedding", "the effective number of neighbours of each point, 30 by default", lambda _: SNEEmbedding().perplexity == 30),
+    ("embedding", "the perplexity of new samples, 15 by default",
+     lambda _: (lambda fit: (fit.transform(POINTS + 0.1) == fit.set_params(transform_perplexity=15).transform(POINTS + 0.1)).all())(
+         SNEEmbedding(perplexity=19, max_iter=20).fit(POINTS))),
+    # Clusters
+    ("clusters", "\"bellman\" groups the transitions of each state, which needs all rows in memory",
+     lambda _: raises(lambda: BellmanValueEstimator(objective="bellman").fit(*in_dask(S, S[:, 0]), **lazy_log()), "bellman")),
+    ("clusters", "`risk_measure=\"cdar\"` needs X in memory or in a file",
+     lambda _: raises(lambda: fitted(*in_dask(X), risk_measure="cdar", **HELD), "cdar")),
+    ("clusters", "Methods with minibatches raise an error, unless `batch_size=None`", lambda _: minibatches_of_dask()),
+    ("clusters", "Other labels, or the same in another order, raise a ValueError",
+     lambda _: raises(lambda: fitted(FRAME, **HELD, sample_weight=pd.Series(1.0, FRAME.index[::-1])), "index|label")),
+    ("clusters", "Masked values raise an error, as in memory",
+     lambda _: raises(lambda: fitted(in_dask(X)[0].map_blocks(np.ma.masked_less, -1.0), **HELD), "mask")),
+    ("clusters", "`partial_fit` raises a ValueError for dask collections",
+     lambda _: raises(lambda: CompositionalPortfolio(**HELD).partial_fit(*in_dask(X)), "partition")),
+    ("coming_from", "In sk_stormc it is a parameter, 0.95 by default", lambda _: BellmanValueEstimator().gamma == 0.95),
+    ("portfolio", "Texts with a year that cannot be read raise a ValueError where the order matters",
+     lambda _: raises(lambda: fitted(FRAME[:40].set_axis([f"{1 + k % 20} {('mai', 'juillet')[k // 20]} 2018" for k in range(40)]), half_life=50, **HELD), "order is not known")),
+    ("portfolio", "Rows of averages or sums, and dates along the columns, raise an error", lambda folder: refuses_dates_along_columns(folder)),
+    ("walk_forward", "arrays of another length raise an error",
+     lambda _: raises(lambda: fitted(constraint=(0, np.ones(4)), budget=1), "4")),
     # Solvers and runs
+    ("solving", "1e-2, 1e-3 and 1e-4 by default", lambda _: signature(compare_solvers).parameters["gaps"].default == (1e-2, 1e-3, 1e-4)),
     ("solving", "`minimize` warns if you did not set the budget",
      lambda _: silent(lambda: minimize(PortfolioProblem(X), "scgd", max_iter=3, random_state=0))),
     ("solving", "minimize` raises a ValueError with both values for a state of another method",
@@ -266,3 +321,25 @@ def test_a_claim_stands_on_its_page_and_holds(page, sentence, show, tmp_path):
     text = (DOCS / "guide" / f"{page}.md").read_text(encoding="utf-8")
     assert sentence in re.sub(r"\s+", " ", text)
     assert show(tmp_path)
+
+
+PROMISES = re.compile(
+    r"raises? (an error|a \w*Error)|(is|are)( then)? not used|by default"
+)
+
+
+def test_each_promise_of_an_error_and_of_a_default_is_among_the_claims():
+    for file in sorted((DOCS / "guide").glob("*.md")):
+        text = re.sub(
+            r"```.*?```|<!--.*?-->",
+            "",
+            file.read_text(encoding="utf-8"),
+            flags=re.DOTALL,
+        )
+        for sentence in re.split(r"(?<=[.:])\s+(?=[A-Z`*\"-])|\|", text):
+            sentence = re.sub(r"\s+", " ", sentence).strip(" .")
+            if PROMISES.search(sentence):
+                assert any(
+                    page == file.stem and (claim in sentence or sentence in claim)
+                    for page, claim, _ in CLAIMS
+                ), f"{file.name}: {sentence}"

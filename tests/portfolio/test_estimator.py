@@ -8,12 +8,9 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from definitions import utility
 from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import FunctionTransformer
 
 from sk_stormc import (
     LBFGS,
@@ -72,19 +69,6 @@ def test_data_frames_of_pandas_and_polars():
     assert not hasattr(portfolio.fit(R), "feature_names_in_")
 
 
-def test_returns_and_weights_of_periods_are_not_changed():
-    R, weight = (
-        make_returns(),
-        np.random.default_rng(0).integers(0, 3, 400).astype(float),
-    )
-    before = R.copy(), weight.copy()
-    for solver in ("moments", "scgd"):
-        fit(R, solver, weight, max_iter=30)
-        CompositionalPortfolio(solver).partial_fit(R, sample_weight=weight)
-    np.testing.assert_array_equal(R, before[0])
-    np.testing.assert_array_equal(weight, before[1])
-
-
 def test_a_fit_that_raises_changes_nothing():
     table = pd.DataFrame(make_returns(), columns=list("abcd"))
     portfolio = fit(table, "auto")
@@ -97,43 +81,6 @@ def test_a_fit_that_raises_changes_nothing():
 
 
 # predict and score
-
-
-def test_predict_is_the_return_of_each_period():
-    R, new = make_returns(), make_returns(30, seed=1)
-    portfolio = fit(R)
-    np.testing.assert_allclose(
-        portfolio.predict(new), [sum(r * portfolio.weights_) for r in new]
-    )
-
-
-@pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic", "cvar"])
-def test_score_is_the_utility_without_the_penalty(measure):
-    R, new, weight = (
-        make_returns(),
-        make_returns(30, seed=1),
-        np.random.default_rng(0).uniform(0, 3, 30),
-    )
-    portfolio = fit(
-        R,
-        "auto",
-        risk_measure=measure,
-        risk_aversion=1.5,
-        constraint=(-0.1, 0.2),
-        l1=0.01,
-        budget=0.3,
-    )
-    w = portfolio.weights_
-    assert portfolio.score(new) == pytest.approx(
-        -utility(w, new, measure, 1.5), rel=1e-9
-    )
-    weighted = -utility(w, new, measure, 1.5, p=weight)
-    assert portfolio.score(new, sample_weight=weight) == pytest.approx(
-        weighted, rel=1e-9
-    )
-    assert isinstance(portfolio.score(new), float) and isinstance(
-        sharpe_ratio(portfolio, new), float
-    )
 
 
 # parameters
@@ -255,32 +202,6 @@ def test_grid_search_over_the_solver_and_the_problem():
     same_bits(
         search.best_estimator_.weights_,
         clone(portfolio).set_params(**search.best_params_).fit(R).weights_,
-    )
-
-
-def test_pipeline():
-    R, weight = make_returns(), np.random.default_rng(0).uniform(0.5, 2, 400)
-    percent = FunctionTransformer(lambda R: 100 * R)
-    pipeline = Pipeline(
-        [
-            ("percent", percent),
-            ("portfolio", CompositionalPortfolio(max_iter=50, random_state=0)),
-        ]
-    )
-    pipeline.set_params(
-        portfolio__solver__batch_size=16,
-        portfolio__risk_aversion=0.01,
-        portfolio__tol=0,
-    )
-    pipeline.fit(R, portfolio__sample_weight=weight)
-    np.testing.assert_allclose(pipeline.predict(R), 100 * R @ pipeline[-1].weights_)
-    assert (
-        pipeline.score(R) == pipeline[-1].score(100 * R)
-        and pipeline[-1].solver_.batch_size == 16
-    )
-    same_bits(
-        pipeline[-1].weights_,
-        clone(pipeline[-1]).fit(100 * R, sample_weight=weight).weights_,
     )
 
 

@@ -193,38 +193,7 @@ def test_columns_without_names_are_known_by_their_numbers():
         fit(returns(), constraint=(0, pd.Series(CAPS, index=NAMES)))
 
 
-@pytest.mark.parametrize("wrong", [{0: 0, 1: 1}, {0.0, 1.0}, "01", np.array(1.0)])
-def test_bounds_are_a_pair(wrong):
-    with pytest.raises(ValueError, match="constraint must be None, 'long_only' or"):
-        fit(frame(), constraint=wrong)
-
-
 # the order of the rows
-
-ORDERED = {
-    "zones": DAYS.tz_localize("Europe/Paris"),
-    "periods": pd.period_range("2010-01", periods=120, freq="M"),
-    "days": [day.date() for day in DAYS],
-    "ISO": DAYS.strftime("%Y-%m-%d"),
-    "range": pd.RangeIndex(120),
-    "years": np.arange(120.0) / 12 + 1990,
-}
-
-
-@pytest.mark.parametrize("kind", ORDERED)
-def test_rows_in_descending_order_are_refused(kind):
-    X = frame(pd.Index(ORDERED[kind]))
-    expected = fit(X, half_life=20).weights_
-    portfolio = CompositionalPortfolio(constraint="long_only", random_state=0)
-    for run in (portfolio.fit, portfolio.partial_fit):
-        with pytest.raises(
-            ValueError,
-            match=r"X must have its periods in ascending "
-            r"order.*descend.*X.sort_index\(\)",
-        ):
-            run(X[::-1])
-    assert not hasattr(portfolio, "weights_")
-    same(fit(X[::-1].sort_index(), half_life=20), expected)
 
 
 def test_rows_without_order_are_refused_where_order_counts():
@@ -247,39 +216,39 @@ def test_rows_without_order_are_refused_where_order_counts():
             drawdowns.score(wrong)
 
 
+MONTHS = pd.date_range("2003-05-01", periods=120, freq="MS")
 FORMS_OF_DATES = (
-    "%d %b %Y", "%b %d, %Y", "%d.%m.%Y", "%d/%m/%y", "%m/%d/%Y", "%d-%b-%y",
-    "%A, %d %B %Y", "%Y/%m/%d %H:%M", "%d%b%Y",
+    "%Y-%m-%d", "%d %b %Y", "%b %d, %Y", "%d.%m.%Y", "%d/%m/%y", "%m/%d/%Y",
+    "%d-%b-%y", "%A, %d %B %Y", "%Y/%m/%d %H:%M", "%d%b%Y",
     "%Y%m%d", "%G-W%V-%u", "week %V of %G, day %u",
 )  # fmt: skip
 FORMS_OF_MONTHS = ("%b-%y", "%B %Y", "%m/%Y", "%Y-%m", "%Y.%m", "%b %y")
+ORDERED = {
+    "zones": DAYS.tz_localize("Europe/Paris"),
+    "periods": pd.period_range("2010-01", periods=120, freq="M"),
+    "days": [day.date() for day in DAYS],
+    "range": pd.RangeIndex(120),
+    "years": np.arange(120.0) / 12 + 1990,
+    **{form: DAYS.strftime(form) for form in FORMS_OF_DATES},
+    **{form: MONTHS.strftime(form) for form in FORMS_OF_MONTHS},
+}
 
 
-@pytest.mark.parametrize(
-    ("days", "form"),
-    [(DAYS, form) for form in FORMS_OF_DATES]
-    + [
-        (pd.date_range("2003-05-01", periods=120, freq="MS"), form)
-        for form in FORMS_OF_MONTHS
-    ],
-)
-def test_texts_that_are_dates_have_the_order_of_the_dates(days, form):
-    X = frame(pd.Index(days.strftime(form)))
+@pytest.mark.parametrize("kind", ORDERED)
+def test_labels_have_the_order_of_the_periods(kind):
+    X = frame(pd.Index(ORDERED[kind]))
     expected = fit(X.to_numpy(), half_life=20)
     same(fit(X, half_life=20), expected)
-    drawdowns = fit(X[:60], risk_measure="cdar")
-    for run in (
-        fit,
-        drawdowns.score,
-        CompositionalPortfolio(constraint="long_only").partial_fit,
-    ):
-        with pytest.raises(
-            ValueError, match="X must have its periods in ascending order.*descend"
-        ):
+    portfolio = CompositionalPortfolio(constraint="long_only", random_state=0)
+    words = r"X must have its periods in ascending order.*descend.*X.sort_index\(\)"
+    for run in (portfolio.fit, portfolio.partial_fit):
+        with pytest.raises(ValueError, match=words):
             run(X[::-1])
+    assert not hasattr(portfolio, "weights_")
+    shuffled = X.sample(frac=1, random_state=0)
     for params in ({"half_life": 20}, {"risk_measure": "cdar"}):
         with pytest.raises(ValueError, match="ascending order.*no order"):
-            fit(X.sample(frac=1, random_state=0), **params)
+            fit(shuffled, **params)
 
 
 def test_rows_of_a_dask_frame_in_descending_order_are_refused():
@@ -361,8 +330,13 @@ LABELS_OF_CHUNKS = {
 }
 
 
-@pytest.mark.parametrize("kind", LABELS_OF_CHUNKS)
-@pytest.mark.parametrize("params", [{"half_life": 20}, {"solver": "storm-c"}])
+@pytest.mark.parametrize(
+    ("kind", "params"),
+    [
+        ("dates", {"solver": "storm-c"}),
+        *[(kind, {"half_life": 20}) for kind in LABELS_OF_CHUNKS],
+    ],
+)
 def test_chunks_go_on_from_the_last_label(kind, params):
     first, second, third, fourth = chunks_of(frame(LABELS_OF_CHUNKS[kind]))
 
@@ -694,18 +668,17 @@ def test_labels_none_of_which_is_a_column_are_refused(params):
 # forms that could be misread
 
 
-@pytest.mark.parametrize(
-    "form", [list, tuple, np.array, lambda pairs: [list(pair) for pair in pairs]]
-)
-def test_a_pair_for_each_asset_is_no_pair_of_bounds(form):
+def test_what_is_no_pair_of_bounds():
+    """A pair for each asset, as SciPy has them, or what has no order."""
+    pairs = [(0.2, 0.6), (0.3, 0.9), (0.1, 0.4), (0.0, 0.7)]
+    words = r"constraint must be .*\(low, high\), got .*a pair for each asset\. Each"
     for d in (2, 3, 4):
-        pairs = form([(0.2, 0.6), (0.3, 0.9), (0.1, 0.4), (0.0, 0.7)][:d])
-        with pytest.raises(
-            ValueError,
-            match=r"constraint must be .*\(low, high\), got .*a pair for each asset\. "
-            r"Each",
-        ):
-            fit(returns(d=d), constraint=pairs, budget=1.0)
+        for form in (list, tuple, np.array, lambda some: [*map(list, some)]):
+            with pytest.raises(ValueError, match=words):
+                fit(returns(d=d), constraint=form(pairs[:d]), budget=1.0)
+    for wrong in ({0: 0, 1: 1}, {0.0, 1.0}, "01", np.array(1.0)):
+        with pytest.raises(ValueError, match="constraint must be None, 'long_only' or"):
+            fit(frame(), constraint=wrong)
 
 
 def test_bounds_of_two_assets():

@@ -224,6 +224,12 @@ REFUSED = [
     ({"solver": "newton"}, AttributeError, "for partial_fit set solver='moments'"),
     ({"objective": "ratio"}, AttributeError, "for partial_fit set objective='utility'"),
     ({"max_risk": 0.1}, AttributeError, "max_risk needs all periods at once"),
+    ({"min_return": 0.1}, AttributeError, "min_return needs all periods at once"),
+    (
+        {"solver": "storm-c", "expected_returns": np.zeros(5)},
+        ValueError,
+        "partial_fit of solver='storm-c' cannot be used with expected_returns",
+    ),
     (
         {"risk_measure": "cdar"},
         AttributeError,

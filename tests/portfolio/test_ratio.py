@@ -4,11 +4,9 @@ is in tests/pairs."""
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 from definitions import MEASURES, make_returns, risk
 from helpers import slow_but
-from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import CompositionalPortfolio, sharpe_ratio
@@ -42,30 +40,6 @@ def test_without_bounds_it_is_the_tangency_portfolio():
         assert portfolio.score(R) == pytest.approx(sharpe_ratio(portfolio, R))
         assert portfolio.score(R) == pytest.approx(-portfolio.loss_curve_[-1])
         ratio(R, constraint=(-0.3, 0.3), budget=0.0)
-
-
-def test_the_information_ratio():
-    R = make_returns(seed=2)
-    b = R @ np.full(6, 1 / 6) + 0.001 * np.random.default_rng(0).normal(size=150)
-    by_benchmark, shifted = ratio(R, benchmark=b), ratio(R - b[:, None])
-    np.testing.assert_allclose(by_benchmark.weights_, shifted.weights_, atol=1e-5)
-    table = pd.DataFrame(R, columns=list("abcdef")).assign(index=b)
-    by_column = ratio(table, benchmark="index")
-    np.testing.assert_allclose(
-        by_column.weights_, np.append(by_benchmark.weights_, 0), atol=1e-5
-    )
-    assert by_column.score(table) == pytest.approx(
-        shifted.score(R - b[:, None]), rel=1e-4
-    )
-
-
-@pytest.mark.parametrize("measure", ["variance", "cvar"])
-def test_weights_of_periods_and_units(measure):
-    R, weight = make_returns(seed=3), np.random.default_rng(0).integers(0, 3, 150)
-    repeated = ratio(1e4 * np.repeat(R, weight, axis=0), risk_measure=measure)
-    np.testing.assert_allclose(
-        ratio(R, weight, risk_measure=measure).weights_, repeated.weights_, atol=1e-5
-    )
 
 
 @pytest.mark.parametrize(
@@ -131,26 +105,6 @@ def test_cutting_planes_end_without_progress():
     assert portfolio.stop_reason_ == "converged"
 
 
-@pytest.mark.parametrize(
-    ("params", "words"),
-    [
-        ({"risk_measure": "entropic"}, "risk_measure='entropic'"),
-        (
-            {"constraint": (0.0, 1.0), "budget": 1.0, "l1": 0.1},
-            "less its costs, is positive",
-        ),
-        ({"transaction_cost": 0.1}, "less its costs, is positive"),
-        ({"constraint": None}, "sets the size"),
-        ({"objective": "gain"}, "objective must be one of"),
-    ],
-)
-def test_invalid_arguments(params, words):
-    with pytest.raises(ValueError, match=words):
-        CompositionalPortfolio(**{"objective": "ratio"} | LONG | params).fit(
-            make_returns()
-        )
-
-
 @pytest.mark.parametrize("measure", PROPORTIONAL[:-1])
 def test_a_ratio_without_a_maximum(measure):
     """Semivariance "converged" with a gap of 8e7."""
@@ -162,42 +116,6 @@ def test_a_ratio_without_a_maximum(measure):
 
 
 # the most return within a risk
-
-
-@pytest.mark.parametrize(
-    "measure",
-    slow_but(["semivariance", "cvar", "evar", "cdar"], "semivariance", "cvar"),
-)
-def test_no_portfolio_within_the_risk_has_more_return(measure):
-    R = make_returns(seed=1)
-    smallest = risk(
-        R @ fit(R, risk_measure=measure, risk_aversion=np.inf).weights_, measure
-    )
-    limit = 1.1 * smallest
-    portfolio = fit(R, risk_measure=measure, max_risk=limit)
-    w = portfolio.weights_
-    assert (
-        w.sum() == pytest.approx(1)
-        and (w >= 0).all()
-        and portfolio.stop_reason_ == "converged"
-    )
-    assert limit * (1 - 1e-3) <= risk(R @ w, measure) <= limit * (1 + 1e-9)
-    assert portfolio.score(R) == pytest.approx(
-        (R @ w).mean()
-    ) and portfolio.loss_curve_[-1] == -portfolio.score(R)
-    assert abs(portfolio.dual_gap_) <= 1e-5 * (R @ w).mean()
-    if measure == "cdar":
-        return
-    theirs = minimize(
-        lambda w: -(R @ w).mean(),
-        np.full(6, 1 / 6),
-        bounds=[(0, 1)] * 6,
-        constraints=[
-            {"type": "eq", "fun": lambda w: w.sum() - 1},
-            {"type": "ineq", "fun": lambda w: limit - risk(R @ w, measure)},
-        ],
-    )
-    assert (R @ w).mean() >= -theirs.fun - 2e-6
 
 
 def test_the_standard_deviation_is_never_beyond_the_limit():
@@ -213,44 +131,6 @@ def test_the_standard_deviation_is_never_beyond_the_limit():
     ).weights_  # on the frontier mean = a + b S w
     coefficients = np.linalg.lstsq(np.c_[np.ones(6), S @ w], m)[0]
     np.testing.assert_allclose(np.c_[np.ones(6), S @ w] @ coefficients, m, atol=1e-8)
-
-
-@pytest.mark.parametrize("measure", ["cvar", "evar"])
-def test_return_and_risk_that_grow_alike_without_bounds(measure):
-    """Small risk aversions have no minimum there."""
-    R = make_returns(400, 3)
-    portfolio = fit(R, risk_measure=measure, constraint=None, budget=1.0, max_risk=0.04)
-    assert risk(R @ portfolio.weights_, measure) <= 0.04 * (1 + 1e-3)
-    assert portfolio.dual_gap_ <= 1e-5 * portfolio.score(R)
-
-
-@pytest.mark.parametrize("measure", slow_but(["variance", "cvar"], "variance"))
-def test_where_the_empty_portfolio_is_allowed(measure):
-    """The search began at weights of 0, and ended far from the limit."""
-    R = make_returns(200)
-    for constraint in ((-1.0, 1.0), (0.0, 1.0), *[None] * (measure != "cvar")):
-        portfolio = fit(R, risk_measure=measure, max_risk=0.01, constraint=constraint)
-        assert risk(R @ portfolio.weights_, measure) == pytest.approx(0.01, rel=1e-3)
-        assert portfolio.stop_reason_ == "converged"
-    if (
-        measure == "variance"
-    ):  # the multiple of the tangency portfolio that has this deviation
-        tangency = np.linalg.solve(np.cov(R.T, bias=True), R.mean(axis=0))
-        np.testing.assert_allclose(
-            portfolio.weights_, 0.01 * tangency / (R @ tangency).std(), rtol=1e-3
-        )
-
-
-def test_a_tracking_error_and_all_limits():
-    R, held = make_returns(), np.full(6, 1 / 6)
-    index, limits = (
-        R.mean(axis=1),
-        {"previous_weights": held, "max_turnover": 0.3, "transaction_cost": 1e-4},
-    )
-    w = fit(R, benchmark=index, max_risk=0.002, **limits).weights_
-    assert (R @ w - index).std() <= 0.002 * (1 + 1e-9) and np.abs(
-        w - held
-    ).sum() <= 0.3 + 1e-9
 
 
 def test_invalid_limits_of_a_risk():
@@ -269,40 +149,6 @@ def test_invalid_limits_of_a_risk():
         ratio(R, max_risk=0.1)
     with pytest.raises(ValueError, match="max_risk must be"):
         fit(R, max_risk=0)
-
-
-def test_costs_do_not_hide_portfolios_of_less_risk():
-    R = np.random.default_rng(0).normal(5e-4, [0.02, 0.01], (500, 2))
-    # selling the first asset does not pay
-    costs = {"previous_weights": [1.0, 0.0], "transaction_cost": 0.003}
-    w = fit(R, max_risk=0.012, **costs).weights_
-    assert (R @ w).std() == pytest.approx(0.012) and w.min() > 0
-    for more in (
-        {"linear_constraints": ([1.0, 0.0], 0.0, 0.9)},
-        {"constraint": None, "budget": 1.0, "l1": 1e-3},
-    ):
-        assert (R @ fit(R, max_risk=0.012, **costs | more).weights_).std() <= 0.012 * (
-            1 + 1e-9
-        )
-
-
-@pytest.mark.parametrize(
-    "measure", slow_but(["variance", "cvar", "downside", "cdar"], "variance", "cvar")
-)
-def test_squares_count_with_a_limit_of_the_risk(measure):
-    """The portfolio of the largest mean return was fitted, without the squares."""
-    R, l2 = make_returns(120, 4), 0.01
-    net = {}
-    for limit in (1.0, 0.03 if measure == "cdar" else 0.015):
-        portfolio = fit(R, risk_measure=measure, max_risk=limit, l2=l2)
-        w = portfolio.weights_
-        net[limit] = R.mean(axis=0) @ w - l2 * w @ w
-        assert -portfolio.loss_curve_[-1] == pytest.approx(net[limit])
-    # the nearest portfolio to mean / (2 l2), where the limit does not bind
-    free = fit(R, risk_measure=measure, max_risk=1.0, l2=l2).weights_
-    w = R.mean(axis=0) / (2 * l2)
-    np.testing.assert_allclose(free, w + (1 - w.sum()) / 4, atol=1e-6)
-    assert net[1.0] >= min(net.values()) and w.min() > -0.25
 
 
 @pytest.mark.parametrize("measure", slow_but(["cvar", "cdar", "variance"], "cvar"))

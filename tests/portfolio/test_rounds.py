@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from definitions import INF, make_returns, risk, shares
+from definitions import INF, make_returns, risk
 from helpers import Callback
 from sklearn.exceptions import ConvergenceWarning
 
@@ -25,12 +25,36 @@ AVERSION = {
     "cdar": 0.02,
 }
 KINDS = [*AVERSION, "semideviation", "downside", "semideviation 1", "downside 1"]
+
+
+def heavy():
+    return np.random.default_rng(5).standard_t(2.1, size=(N, 5)) * 0.01 + 2e-4
+
+
+DATA = {
+    "plain": R,
+    "heavy tails": heavy(),
+    "sorted": R[np.argsort(R.mean(axis=1))],
+    "copies": R[np.random.default_rng(0).integers(0, 40, N)],
+    "cash": R * [0, 1, 1, 1, 1],
+    "constant column": np.where(np.arange(5) == 4, 2e-4, R),
+    "one asset": R[:, :1],
+    "another unit": 1e6 * R,
+    "float32": R.astype(np.float32),
+}
 LIMITS = {
+    "none": {},
     "costs": {"previous_weights": EQUAL, "transaction_cost": 1e-4},
     "turnover": {"previous_weights": EQUAL, "max_turnover": 0.3},
     "linear": {"linear_constraints": (np.eye(5)[:2], [0.0, 0.1], [0.2, 0.3])},
     "bounds, l1": {"constraint": (-0.3, 0.7), "budget": 1.0, "l1": 1e-4},
     "benchmark": {"benchmark": EQUAL, "half_life": 1000},
+}
+GOALS = {
+    "utility": {},
+    "least risk": {"risk_aversion": INF},
+    "ratio": {"objective": "ratio"},
+    "max_risk": {"max_risk": None},
 }
 
 
@@ -67,34 +91,44 @@ def same_within_the_gap(rounds, direct, size=1.0):
     assert rounds.stop_reason_ == "converged" and rounds.solver_ == "newton"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_rounds_give_the_fit_in_memory_within_the_proved_gap(tmp_path, kind):
-    X = R[:500] if kind == "cdar" else R
-    file, weight = mapped(tmp_path, X), np.random.default_rng(0).uniform(size=len(X))
-    rounds, direct = (fit(X, kind, weight) for X in (file, X))
-    same_within_the_gap(rounds, direct)
+def cases():
+    """Each kind with each goal, while limits and data alternate."""
+    for k, kind in enumerate(KINDS):
+        goals = list(GOALS)[: 1 if kind == "entropic" else None]
+        for j, goal in enumerate(goals):
+            limits = list(LIMITS)[(5 * k + j) % len(LIMITS)]
+            data = list(DATA)[(4 * k + 3 * j) % len(DATA)]
+            if data == "one asset" or (goal, limits) == ("max_risk", "benchmark"):
+                limits = "none"
+            if (goal, data) in (("ratio", "constant column"), ("ratio", "one asset")):
+                data = "plain"  # a portfolio has no risk, or there is no choice
+            quick = goal != "max_risk" or kind in ("variance", "semivariance")
+            marks = () if quick else pytest.mark.slow
+            names = kind, goal, limits, data
+            yield pytest.param(*names, marks=marks, id=", ".join(names))
+
+
+@pytest.mark.parametrize(("kind", "goal", "limits", "data"), [*cases()])
+def test_rounds_give_the_fit_in_memory_within_the_proved_gap(
+    tmp_path, kind, goal, limits, data
+):
+    X, weight = DATA[data][: 600 if kind == "cdar" else N], None
+    params, (measure, _, order) = GOALS[goal] | LIMITS[limits], kind.partition(" ")
+    order = float(order or 2)
+    if goal == "max_risk":
+        equal = X.astype(float).mean(axis=1)
+        params["max_risk"] = risk(equal, measure, order=order)
+    elif goal == "utility":
+        weight = np.random.default_rng(0).uniform(size=len(X))
+        if data == "another unit" and AVERSION.get(measure, 0) > 1:
+            params["risk_aversion"] = 1e-6 * AVERSION[measure]
+    rounds = fit(mapped(tmp_path, X), kind, weight, **params)
+    same_within_the_gap(rounds, fit(X.astype(float), kind, weight, **params), 100.0)
     assert len(rounds.loss_curve_) == len(rounds.ifo_) == rounds.n_iter_ + 1
-    assert rounds.n_iter_ == 1 if kind == "variance" else rounds.n_iter_ > 1
-    np.testing.assert_array_equal(
-        rounds.weights_, fit(file, kind, weight, random_state=1).weights_
-    )
-
-
-@pytest.mark.parametrize("limits", LIMITS)
-@pytest.mark.parametrize(
-    "kind", ["variance", "semivariance", "cvar", "evar", "semideviation 1"]
-)
-def test_rounds_meet_all_limits(tmp_path, kind, limits):
-    rounds, direct = (fit(X, kind, **LIMITS[limits]) for X in (mapped(tmp_path, R), R))
-    same_within_the_gap(rounds, direct)
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "entropic"])
-def test_rounds_find_ratios(tmp_path, kind):
-    X = R[:600] if kind == "cdar" else R
-    same_within_the_gap(
-        *(fit(X, kind, objective="ratio") for X in (mapped(tmp_path, X), X))
-    )
+    assert rounds.weights_.dtype == X.dtype
+    if goal == "max_risk":
+        found = risk(X.astype(float) @ rounds.weights_, measure, order=order)
+        assert found <= params["max_risk"] * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(
@@ -120,22 +154,11 @@ def test_ratios_if_the_mean_returns_of_some_assets_are_negative(
     assert rounds.dual_gap_ >= 0
 
 
-SLOW = [
-    pytest.param(kind, marks=pytest.mark.slow)
-    for kind in (*KINDS[3:5], *KINDS[6:])
-    if kind != "semideviation 1"
-]
-
-
-@pytest.mark.parametrize("kind", ["variance", "semivariance", "semideviation 1", *SLOW])
-def test_rounds_find_maximum_risks(tmp_path, kind):
-    file = mapped(tmp_path, R)
-    measure, _, order = kind.partition(" ")
-    order = float(order or 2)
-    limit = 0.98 * risk(R @ EQUAL, measure, order=order)
-    rounds, direct = (fit(X, kind, max_risk=limit) for X in (file, R))
-    same_within_the_gap(rounds, direct)
-    assert risk(R @ rounds.weights_, measure, order=order) <= limit * (1 + 1e-12)
+@pytest.mark.parametrize("kind", ["evar", "semideviation", "cvar"])
+def test_ratios_if_the_empty_portfolio_is_feasible(tmp_path, kind):
+    """No bound was found for 50 rounds, which ended with a warning."""
+    params = {"objective": "ratio", "constraint": (-0.2, 0.4)}
+    same_within_the_gap(*(fit(X, kind, **params) for X in (mapped(tmp_path, R), R)))
 
 
 @pytest.mark.parametrize("kind", ["variance", "semivariance", "cvar", "evar"])
@@ -147,49 +170,6 @@ def test_a_maximum_risk_below_that_of_all_portfolios_is_refused(tmp_path, kind):
             fit(X, kind, max_risk=1e-4)
         found.append(re.match(least, str(error.value))[1])
     assert found[0] == found[1]
-
-
-@pytest.mark.slow
-def test_cdar_has_a_maximum_risk(tmp_path):
-    X = R[:600]
-    file = mapped(tmp_path, X)
-    limit = 0.9 * risk(X @ EQUAL, "cdar")
-    rounds = fit(file, "cdar", max_risk=limit)
-    same_within_the_gap(rounds, fit(X, "cdar", max_risk=limit))
-    assert risk(X @ rounds.weights_, "cdar") <= limit * (1 + 1e-12)
-
-
-def heavy():
-    return np.random.default_rng(5).standard_t(2.1, size=(2000, 4)) * 0.01 + 2e-4
-
-
-HARD = {
-    "heavy tails": heavy(),
-    "sorted": R[np.argsort(R.mean(axis=1))],
-    "copies": R[np.random.default_rng(0).integers(0, 40, N)],
-    "cash": R * [0, 1, 1, 1, 1],
-    "constant column": np.where(np.arange(5) == 4, 2e-4, R),
-    "one asset": R[:, :1],
-    "another unit": 1e6 * R,
-    "float32": R.astype(np.float32),
-}
-
-
-@pytest.mark.parametrize("kind", ["semivariance", "cvar", "evar", "downside 1"])
-@pytest.mark.parametrize("data", HARD)
-def test_rounds_on_hard_data(tmp_path, data, kind):
-    X = HARD[data]
-    params = (
-        {"risk_aversion": 1e-5}
-        if (data, kind) == ("another unit", "semivariance")
-        else {}
-    )
-    rounds, direct = (
-        fit(mapped(tmp_path, X), kind, **params),
-        fit(X.astype(float), kind, **params),
-    )
-    same_within_the_gap(rounds, direct, 100.0)
-    assert rounds.weights_.dtype == X.dtype
 
 
 def test_more_assets_than_rows_of_a_table(tmp_path):
@@ -246,13 +226,6 @@ def test_many_periods_in_memory_take_rounds(kind):
     assert rounds.dual_gap_ < 1e-6 * risk(X @ w, measure, order=order)
 
 
-def test_the_least_risk_of_a_file(tmp_path):
-    file = mapped(tmp_path, R)
-    for kind in ("variance", "cvar", "evar", "downside"):
-        rounds, direct = (fit(X, kind, risk_aversion=INF) for X in (file, R))
-        same_within_the_gap(rounds, direct)
-
-
 class Seen(Callback):
     """A callback that stores the weights of each record, and acts at one of them."""
 
@@ -295,20 +268,6 @@ def test_callbacks_output_and_budgets_count_rounds(tmp_path, capsys):
     np.testing.assert_array_equal(broken.weights_, early.weights_)
 
 
-def test_benchmarks_of_files(tmp_path):
-    file = mapped(tmp_path, R)
-    of_column, of_returns = (
-        fit(file, "cvar", benchmark=1),
-        fit(file, "cvar", benchmark=R[:, 1]),
-    )
-    direct = fit(R, "cvar", benchmark=1)
-    for rounds in (of_column, of_returns):
-        assert (
-            rounds.loss_curve_[-1] - direct.loss_curve_[-1] <= rounds.dual_gap_ + 1e-12
-        )
-    assert of_column.weights_[1] == 0
-
-
 def test_weights_of_periods_of_a_file(tmp_path):
     """Weights of 0 leave a period out, and whole numbers count copies."""
     file, weight = mapped(tmp_path, R), np.random.default_rng(1).integers(0, 3, N)
@@ -331,13 +290,3 @@ def test_a_file_has_the_score_of_its_excess_returns(tmp_path, benchmark):
             assert direct.score(file, sample_weight=p) == pytest.approx(score, rel=1e-9)
     with pytest.raises(ValueError, match="benchmark needs returns that are an array"):
         fit(file, "variance", solver="moments", benchmark=benchmark)
-
-
-def test_the_objective_of_a_file_is_that_of_its_weights(tmp_path):
-    p = shares(N, 0.5 ** (np.arange(N)[::-1] / 700))
-    for kind in ("cvar", "evar", "semideviation", "downside"):
-        rounds = fit(mapped(tmp_path, R), kind, half_life=700)
-        w, aversion = rounds.weights_, AVERSION.get(kind, 0.1)
-        assert rounds.loss_curve_[-1] == pytest.approx(
-            aversion * risk(R @ w, kind, p=p) - p @ R @ w, rel=1e-8
-        )

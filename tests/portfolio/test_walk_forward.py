@@ -201,27 +201,6 @@ def test_a_failed_fit_is_no_first_purchase():
     assert [limit for _, limit in Trader.seen] == [None, None, 0.5]
 
 
-def test_limits_of_the_turnover_hold_from_the_second_purchase_on():
-    frame = make_frame(260)
-    free = CompositionalPortfolio(risk_aversion=2.0, constraint="long_only")
-    limited = CompositionalPortfolio(
-        risk_aversion=2.0, constraint="long_only", max_turnover=0.2
-    )
-    costly = CompositionalPortfolio(
-        risk_aversion=2.0, constraint="long_only", transaction_cost=0.002 / 21
-    )
-    results = quiet(
-        {"free": free, "limited": limited, "costly": costly}, frame, window=100
-    )
-    assert results["limited"].turnover.iloc[0] == pytest.approx(1)
-    assert (
-        results["limited"].turnover.iloc[1:].max()
-        <= 0.2 * (1 + 1e-8)
-        < results["free"].turnover.iloc[1:].max()
-    )
-    assert results["costly"].turnover.sum() < results["free"].turnover.sum()
-
-
 def test_the_estimator_s_own_present_weights_are_held_at_first():
     held = {"b": 0.5, "a": 0.25, "c": 0.0}
     result = quiet(

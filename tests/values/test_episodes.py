@@ -28,37 +28,6 @@ def lstd(trace_decay=0.7, **params):
     )
 
 
-@pytest.mark.parametrize("decay", [0.0, 0.7])
-def test_rows_of_several_episodes_alternate(decay):
-    parts, episode, step = episodes()
-    expected = coefficients(lstd(decay).fit(**parts))
-    shuffled = some(parts | {"episode": episode}, alternating(episode, step))
-    np.testing.assert_allclose(
-        coefficients(lstd(decay).fit(**shuffled)), expected, rtol=1e-9
-    )
-    for size in (
-        (30, 1000) if decay else (5, 1000)
-    ):  # an episode without a row in a chunk is over, with its trace
-        np.testing.assert_allclose(
-            coefficients(fed(lstd(decay), size, **shuffled)), expected, rtol=1e-9
-        )
-
-
-def test_traces_go_on_from_chunk_to_chunk():
-    parts, episode, _ = episodes()
-    expected = coefficients(lstd().fit(**parts))
-    stream = fed(lstd(), 7, **parts, episode=episode)
-    np.testing.assert_allclose(coefficients(stream), expected, rtol=1e-9)
-    # that alternate in each chunk
-    two = (np.repeat([0, 1], 60), np.tile(np.arange(60), 2))
-    parts, episode = some(parts, slice(120)), two[0]
-    parts["next_X"][:-1], parts["terminal"] = parts["X"][1:], two[1] == 59
-    expected = coefficients(lstd().fit(**parts))
-    order = alternating(*two)
-    stream = fed(lstd(), 6, **some(parts | {"episode": episode}, order))
-    np.testing.assert_allclose(coefficients(stream), expected, rtol=1e-9)
-
-
 @pytest.mark.filterwarnings("ignore:.* rows that are not terminal have no successor")
 def test_the_next_row_of_an_episode_is_the_successor():
     parts, episode, step = episodes()

@@ -4,7 +4,7 @@ come later."""
 import numpy as np
 import pytest
 from sklearn.base import clone
-from value_logs import coefficients, fed, some
+from value_logs import fed, some
 
 from sk_stormc import BellmanValueEstimator
 
@@ -30,32 +30,6 @@ def lstd(**params):
     return BellmanValueEstimator(
         0.9, "lstd", objective="projected", half_life=HALF_LIFE, **params
     )
-
-
-@pytest.mark.parametrize("trace_decay", [0.0, 0.7])
-def test_fading_weights_are_sample_weights(trace_decay):
-    log = walk()
-    # a row without weight has passed too
-    weights = np.random.default_rng(1).integers(3, size=1200).astype(float)
-    forgets = lstd(trace_decay=trace_decay).fit(**log, sample_weight=weights)
-    weighted = lstd(trace_decay=trace_decay).set_params(half_life=None)
-    weighted.fit(
-        **log, sample_weight=weights * 0.5 ** (np.arange(1200)[::-1] / HALF_LIFE)
-    )
-    np.testing.assert_allclose(forgets.coef_, weighted.coef_, rtol=1e-9)
-    assert forgets.intercept_ == pytest.approx(weighted.intercept_, rel=1e-9)
-    remembers = clone(weighted).fit(**log)
-    assert forgets.intercept_ > 1.3 * remembers.intercept_
-
-
-@pytest.mark.parametrize(("size", "trace_decay"), [(37, 0.0), (30, 0.7)])
-def test_chunks_of_any_size_have_the_values_of_a_fit(size, trace_decay):
-    log = some(walk(), slice(400)) | {
-        "sample_weight": np.random.default_rng(1).integers(3, size=400).astype(float)
-    }
-    expected = lstd(trace_decay=trace_decay).fit(**log)
-    value = fed(lstd(trace_decay=trace_decay), size, **log)
-    np.testing.assert_allclose(coefficients(value), coefficients(expected), rtol=1e-8)
 
 
 @pytest.mark.parametrize("solver", ["lstd", "storm-c"])

@@ -23,31 +23,6 @@ def lstd(gamma=0.99, **params):
     )
 
 
-def numpys(Z, next_Z, y, gamma, weights=None):
-    """Predictions at the left states of the solution that numpy's lstsq has of the same
-    equations."""
-    weights = np.ones(len(y)) if weights is None else weights
-    weighted = weights[:, None] * Z
-    return (
-        Z
-        @ np.linalg.lstsq(
-            weighted.T @ (Z - gamma * next_Z), weighted.T @ y, rcond=None
-        )[0]
-    )
-
-
-@pytest.mark.parametrize("gamma", [0.0, 0.9, 0.999])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_it_is_numpys(gamma, weighted):
-    parts = walk(1500)
-    weights = np.random.default_rng(1).random(1500) if weighted else None
-    value = lstd(gamma).fit(**parts, sample_weight=weights)
-    next_Z = with_ones(parts["next_X"]) * ~parts["terminal"][:, None]
-    expected = numpys(with_ones(parts["X"]), next_Z, parts["y"], gamma, weights)
-    np.testing.assert_allclose(value.predict(parts["X"]), expected, rtol=1e-8)
-    assert value.rank_ == 5 and 1 <= value.condition_number_ < 1e5
-
-
 @pytest.mark.parametrize("alpha", [0.0, 1e-3])
 @pytest.mark.parametrize("n", [3, 40])
 def test_gradients_vanish_at_the_minimiser(alpha, n):
@@ -157,7 +132,7 @@ def test_a_stream_warns_once():
 
 
 @pytest.mark.parametrize(
-    ("n_columns", "decay"), [(3, 0.0), (3, 0.7), (400, 0.7)]
+    ("n_columns", "decay"), [(3, 0.0), (400, 0.7)]
 )  # 400 are solved in several blocks
 def test_alpha_is_a_ridge_on_the_matrix_of_lstd(n_columns, decay):
     rng, n = np.random.default_rng(0), 700
@@ -184,10 +159,8 @@ def test_alpha_is_a_ridge_on_the_matrix_of_lstd(n_columns, decay):
         np.testing.assert_allclose(coefficients(value), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("size", "params"), [(7, {"alpha": 1e-2}), (100, {"fit_intercept": False})]
-)
-def test_stream_is_fit(size, params):
+def test_stream_is_fit():
+    size, params = 7, {"alpha": 1e-2}
     parts = walk()
     stream, batch = fed(lstd(**params), size, **parts), lstd(**params).fit(**parts)
     np.testing.assert_allclose(coefficients(stream), coefficients(batch), rtol=1e-9)

@@ -50,51 +50,6 @@ def value_of(parts, method, **changes):
         )
 
 
-def by_hand(parts):
-    """Episode by episode and step by step."""
-    episodes = [
-        np.flatnonzero(parts["episode"] == e) for e in np.unique(parts["episode"])
-    ]
-    longest = max(map(len, episodes))
-    W, G = np.ones((longest, len(episodes))), np.zeros((longest, len(episodes)))
-    for e, rows in enumerate(episodes):
-        products = np.cumprod(parts["importance_ratio"][rows])
-        W[:, e] = products[-1]
-        W[: len(rows), e] = products
-        G[: len(rows), e] = GAMMA ** np.arange(len(rows)) * parts["y"][rows]
-    mean = (W * G).sum(axis=1) / W.sum(axis=1)
-    influence = (W / W.mean(axis=1, keepdims=True) * (G - mean[:, None])).sum(axis=0)
-    expected = {
-        "is": np.mean(W[-1] * G.sum(axis=0)), "wis": np.average(G.sum(axis=0),
-        weights=W[-1]),
-        "pdis": np.mean((W * G).sum(axis=0)), "wpdis": mean.sum(),
-    }  # fmt: skip
-    return expected, mean.sum() + influence
-
-
-def test_against_loops():
-    parts = draw(40, 0)
-    expected, contributions = by_hand(parts)
-    order = np.random.default_rng(0).permutation(len(parts["y"]))
-    shuffled = permuted(parts, order)
-    for method, value in expected.items():
-        estimate = value_of(parts, method)
-        assert estimate.value == pytest.approx(value)
-        assert (
-            estimate.contributions.mean() == pytest.approx(value)
-            and len(estimate.contributions) == 40
-        )
-        assert value_of(shuffled | {"next_X": None}, method).value == pytest.approx(
-            value
-        )
-        if method == "wpdis":
-            np.testing.assert_allclose(estimate.contributions, contributions, rtol=1e-9)
-        named = parts | {"episode": np.array([f"e{k}" for k in parts["episode"]])}
-        assert value_of(named | {"time": None}, method).std_error == pytest.approx(
-            estimate.std_error
-        )
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_products_of_many_ratios_do_not_vanish(method):
     rng = np.random.default_rng(0)

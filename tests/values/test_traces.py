@@ -3,7 +3,6 @@ and the traces between them."""
 
 import numpy as np
 import pytest
-from helpers import few_of
 from sklearn.preprocessing import OneHotEncoder
 from value_logs import coefficients, fed, some, walk_on_states, with_ones
 from value_logs import episodes as log_of
@@ -44,20 +43,6 @@ def by_hand(
         A = A + weights[k] * ratio[k] * np.outer(trace, phi - GAMMA * next_Z[k])
         b = b + weights[k] * ratio[k] * trace * y[k]
     return np.linalg.solve(A, b)
-
-
-@pytest.mark.parametrize("decay", [0.0, 0.3, 1.0])
-def test_against_the_recursion(decay):
-    parts = episodes()
-    value = lstd(decay).fit(**parts)
-    np.testing.assert_allclose(
-        coefficients(value), by_hand(**parts, decay=decay), rtol=1e-9
-    )
-    assert value.objective_ == "projected" and value.rank_ == 4
-    parts["sample_weight"] = np.random.default_rng(3).random(len(parts["y"]))
-    np.testing.assert_allclose(
-        coefficients(lstd(decay).fit(**parts)), by_hand(**parts, decay=decay), rtol=1e-9
-    )
 
 
 @pytest.mark.parametrize("gamma", [0.5, 0.99])
@@ -164,26 +149,6 @@ def off_policy():
     return some(parts, slice(None), "episode") | {
         "importance_ratio": np.where(action == 1, 1.8, 0.2)
     }
-
-
-@pytest.mark.parametrize("decay", few_of([0.0, 0.5, 1.0], 0, 2))
-@pytest.mark.parametrize(
-    "zeros", [False, True]
-)  # no trace continues after a ratio of 0
-def test_ratios_against_the_recursion(decay, zeros):
-    parts, rng = off_policy(), np.random.default_rng(1)
-    n = len(parts["y"])
-    parts["sample_weight"] = rng.random(n) + 0.5
-    if zeros:
-        parts["importance_ratio"] = np.where(rng.random(n) < 0.3, 0.0, 1.3)
-    expected = by_hand(**parts, decay=decay)
-    # a gap after each episode
-    time = np.arange(n) + np.append(0, np.cumsum(parts["terminal"][:-1]))
-    timed = some(parts, slice(None), "next_X") | {"time": time}
-    values = [lstd(decay).fit(**rows) for rows in (parts, timed)]
-    values += [fed(lstd(decay), 37, **parts), fed(lstd(decay), n, **timed)]
-    for value in values:
-        np.testing.assert_allclose(coefficients(value), expected, rtol=1e-9)
 
 
 def test_without_traces_ratios_are_weights():

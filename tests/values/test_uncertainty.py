@@ -56,8 +56,8 @@ def test_deviations_are_those_of_values_from_other_episodes():
     )
 
 
-@pytest.mark.parametrize("params", [{"alpha": 1e-3}, {"objective": "bellman"}])
-def test_deviations_are_those_of_a_bootstrap(params):
+def test_deviations_of_bellman_residuals_are_those_of_a_bootstrap():
+    params = {"objective": "bellman"}
     parts, ratio = draw(80, 3)
     value = lstd(**params).fit(**featured(parts), importance_ratio=ratio)
     std = value.predict(FEATURES, return_std=True)[1]
@@ -79,24 +79,6 @@ def test_the_deviation_of_a_mean_is_its_standard_error():
     value = lstd().fit(np.ones((8, 1)), y, **episodes)
     with pytest.warns(UserWarning, match="estimated from 8 episodes"):
         assert value.predict([[1.0]], return_std=True)[1] == pytest.approx(stats.sem(y))
-
-
-def test_deviations_of_a_regression_are_corrected_for_its_coefficients():
-    """If all episodes have one row, they are the HC1 errors of White and MacKinnon."""
-    n, d = 30, 3
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(n, d))
-    y = X @ [1.0, 2.0, 3.0] + rng.normal(size=n)
-    std = (
-        lstd()
-        .fit(X, y, terminal=np.ones(n, bool), episode=np.arange(n))
-        .predict(np.eye(d), return_std=True)[1]
-    )
-    coef = np.linalg.lstsq(X, y)[0]
-    inverse, scores = np.linalg.inv(X.T @ X), X * (y - X @ coef)[:, None]
-    np.testing.assert_allclose(
-        std**2, n / (n - d) * np.diag(inverse @ scores.T @ scores @ inverse)
-    )
 
 
 def test_deviations_of_residuals_that_do_not_vanish():
@@ -223,6 +205,10 @@ def test_episodes_that_are_not_known_or_too_few():
             ValueError, match="episode must be given to fit, or to partial_fit"
         ):
             value.predict(parts["X"], return_std=True)
+    many = {name: np.pad(parts[name], ((0, 0), (0, 510))) for name in ("X", "next_X")}
+    value = lstd().partial_fit(**parts | many)
+    with pytest.raises(ValueError, match="X must have at most 512 features .* got 51"):
+        value.value_interval(many["X"])
     one = some(parts, parts["episode"] == 0)
     with pytest.raises(ValueError, match="at least 2 different labels"):
         lstd().fit(**one).value_interval(parts["X"])

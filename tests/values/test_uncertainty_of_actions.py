@@ -8,7 +8,7 @@ import pytest
 from value_logs import draw as draw_from
 from value_logs import some
 
-from sk_stormc import ActionValueEstimator, BellmanValueEstimator
+from sk_stormc import ActionValueEstimator
 
 GAMMA, N = 0.9, 6
 # the rest ends the episode
@@ -28,11 +28,10 @@ def target(X):
     return np.tile([0.2, 0.8], (len(X), 1))
 
 
-@pytest.mark.parametrize("policy", [target, "greedy"])
-def test_deviations_are_those_of_values_from_other_episodes(policy):
+def test_deviations_are_those_of_values_from_other_episodes():
     estimates, deviations = [], []
     for seed in range(40):
-        q = ActionValueEstimator(policy, GAMMA, fit_intercept=False).fit(
+        q = ActionValueEstimator("greedy", GAMMA, fit_intercept=False).fit(
             **draw(100, seed)
         )
         values, std = q.predict(FEATURES, return_std=True)
@@ -43,34 +42,6 @@ def test_deviations_are_those_of_values_from_other_episodes(policy):
     np.testing.assert_allclose(
         np.sqrt(np.mean(np.square(deviations), axis=0)), spread, rtol=0.4
     )
-
-
-@pytest.mark.filterwarnings("ignore:action is:UserWarning")
-@pytest.mark.parametrize(
-    "parameters", [{}, {"alpha": 0.01}, {"fit_intercept": False}], ids=str
-)
-def test_with_one_action_they_are_those_of_states(parameters):
-    log = draw(80, 0) | {"action": np.ones(len(draw(80, 0)["y"]), dtype=int)}
-    weights = np.random.default_rng(0).uniform(size=len(log["y"]))
-    q = ActionValueEstimator(gamma=GAMMA, **parameters).fit(
-        **log, sample_weight=weights
-    )
-    del log["action"]
-    value = BellmanValueEstimator(GAMMA, objective="projected", **parameters).fit(
-        **log, sample_weight=weights
-    )
-    for of_action, of_state in zip(
-        q.predict(FEATURES, True), value.predict(FEATURES, True), strict=True
-    ):
-        np.testing.assert_allclose(of_action[:, 0], of_state, rtol=1e-7)
-    for mean in (False, True):
-        intervals = (
-            estimator.value_interval(FEATURES, 0.8, mean=mean)
-            for estimator in (q, value)
-        )
-        np.testing.assert_allclose(
-            next(intervals)[..., 0, :], next(intervals), rtol=1e-7
-        )
 
 
 def test_iterative_solvers_have_the_same():

@@ -565,10 +565,12 @@ def minimise_around(feasible, c, w, weight=1.0):
     """The minimiser of c @ s + weight * costs(s), with squares linearised at w, and the
     minimum.
 
-    Unbounded weights are restricted to twice the largest weight around w.
+    Unbounded weights are restricted to twice the largest weight around w, or to 2
+    around 0.
     """
     # l2 |s|^2 >= (2 s - w) @ squares
     squares = weight * feasible.l2 * feasible.in_budget * w
-    low, high = bounds_around(feasible, w, SEARCH_RADIUS * np.abs(w).max())
+    radius = SEARCH_RADIUS * (np.abs(w).max() or 1.0)
+    low, high = bounds_around(feasible, w, radius)
     s, value = minimise_linear(feasible, c + 2 * squares, low, high, weight)
     return s, value - float(w @ squares)

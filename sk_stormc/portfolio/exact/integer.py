@@ -19,7 +19,7 @@ from sk_stormc.portfolio.convex_program import (
 from sk_stormc.portfolio.exact.feasible_set import bounds_around
 from sk_stormc.portfolio.exact.integer_program import IntegerProgram, scip
 from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
-from sk_stormc.portfolio.exact.ratio import net_return
+from sk_stormc.portfolio.exact.ratio import Ratio, net_return
 from sk_stormc.portfolio.mean_risk import deviation_of
 
 __all__ = ["WithIntegerLimits", "check_integer_limits"]
@@ -62,21 +62,18 @@ def last_weights(portfolio, limits):
 
 
 class WithIntegerLimits:
-    """The problem of an exact objective with integer limits.
+    """A goal with integer limits.
 
-    ``objective`` is a `functools.partial` of the class of the objective. Its first
-    argument is the task. Each choice of assets is fitted by the exact method. SCIP
-    searches for better choices.
+    ``goal`` is a function of the task. Each choice of assets is fitted by the exact
+    method. SCIP searches for better choices.
     """
 
-    def __init__(self, portfolio, objective, limits, tol):
-        self.objective, self.limits, self.tol = objective, limits, max(tol, ACCURACY)
-        self.max_risk, self.ratio = portfolio.max_risk, portfolio.objective == "ratio"
+    def __init__(self, portfolio, goal, limits, tol, task):
+        self.goal, self.limits, self.tol = goal, limits, max(tol, ACCURACY)
         self.time_limit = portfolio.time_limit
         self.ends = time.monotonic() + self.time_limit
-        (task,) = objective.args
         self.task, self.n = task, task.returns.shape[1]
-        self.relaxed = objective()
+        self.relaxed = goal(task)
         self.relaxation = self.relaxed.minimise(lambda w: None)
         self.bound = self.relaxation.lower
         w = np.asarray(self.relaxation.weights, float)
@@ -151,10 +148,8 @@ class WithIntegerLimits:
         if feasible is None:
             return False
         try:
-            objective = self.objective.func(
-                replace(self.task, penalty=feasible), **self.objective.keywords
-            )
-            solution = objective.minimise(lambda w: None)
+            goal = self.goal(replace(self.task, penalty=feasible))
+            solution = goal.minimise(lambda w: None)
         except ValueError:
             # no portfolio of these assets has so small a risk, or a positive mean
             # return
@@ -236,7 +231,7 @@ class WithIntegerLimits:
                 f"that meets {limits} and the "
                 "other limits: use a larger one"
             )
-        if self.ratio and self._is_possible(self.feasible):
+        if self._is_ratio and self._is_possible(self.feasible):
             raise ValueError(
                 "objective='ratio' needs a portfolio whose mean return, less its "
                 "costs, is positive, but none that "
@@ -267,8 +262,9 @@ class WithIntegerLimits:
         """The names of limits that contradict each other: without any one of them, the
         others can be met."""
         limits, feasible = self.limits.names, self.feasible
-        if self.max_risk is not None and self._is_possible(feasible):
-            return " and ".join([*limits, f"max_risk={self.max_risk}"])
+        max_risk = self.relaxed.max_risk
+        if max_risk < np.inf and self._is_possible(feasible):
+            return " and ".join([*limits, f"max_risk={max_risk}"])
         for name, (_, limit) in feasible.limits.items():
             others = replace(feasible, **{name: None})
             if self._is_possible(others):
@@ -285,9 +281,13 @@ class WithIntegerLimits:
         return " and ".join(dict.fromkeys(limits)) + " with the bounds and the budget"
 
     def _limit_risk(self, program, deviation):
-        if self.max_risk is not None:
-            limit = (self.max_risk / deviation) ** self.task.measure.power
+        if self.relaxed.max_risk < np.inf:
+            limit = (self.relaxed.max_risk / deviation) ** self.task.measure.power
             program.model.addCons(program.risk(self.task, deviation) <= limit)
+
+    @property
+    def _is_ratio(self):
+        return isinstance(self.relaxed, Ratio)
 
     def _seconds(self):
         return self.ends - time.monotonic()
@@ -301,14 +301,11 @@ class WithIntegerLimits:
                 callback(self.best)
 
         deviation, task = self._deviation(self.best), self.task
-        if self.ratio:
+        if self._is_ratio:
             return self._search_for_ratio(better, deviation)
         program, scale = self._program(), self.scale
         self._limit_risk(program, deviation)
-        # with max_risk, the risk aversion is not used
-        earned, risk_weight = task.return_weight, task.risk_weight
-        if self.max_risk is not None:
-            earned, risk_weight = 1.0, 0.0
+        earned, risk_weight = self.relaxed.return_weight, self.relaxed.risk_weight
         objective = program.costs * (1 / scale)
         if risk_weight:
             of_risk = risk_weight * deviation**task.measure.power / scale

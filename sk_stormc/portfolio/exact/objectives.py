@@ -1,7 +1,14 @@
-"""The objectives of the exact methods: the utility, and the mean return within a
-maximum risk; and bounds of gaps."""
+"""The goals of the exact methods, which are points of one curve; and bounds of gaps.
+
+For each risk aversion a, F(a) is the minimum over the feasible set of a risk(w) minus
+the mean return after costs. It is concave with the slope risk(w). The utility is F(a),
+the mean return within a maximum risk is the maximum over a of F(a) - a max_risk, and
+the largest ratio is the root of F (`ratio`). A goal is made for the returns in memory,
+for each table of `rounds`, and for each choice of assets with integer limits.
+"""
 
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from scipy.optimize import brentq
@@ -92,16 +99,47 @@ def dual_gap(task, w, gap):
 
 
 class Utility:
-    """The problem of maximising the utility, for Newton's method."""
+    """The goal of maximising the utility, for Newton's method. The objective is minus
+    the utility."""
+
+    max_risk = np.inf
 
     def __init__(self, task):
         self.task, self.feasible = task, task.penalty
+        self.aversion = self.risk_weight = task.linear_weight
+        # entropic risk contains the mean
+        self.return_weight = task.return_weight if task.measure.power else 0.0
+
+    @cached_property
+    def start(self):
+        """The initial weights."""
         starts = [self.feasible.project(self.feasible.equal)]
         if self.feasible.proximal() is None:
             starts = []
         if self.feasible.allows_empty():
             starts.insert(0, self.feasible.empty)
-        self.start = min(starts, key=task.value)
+        return min(starts, key=self.task.value)
+
+    def value(self, w, risk):
+        """The objective of weights whose risk is known."""
+        earned = self.return_weight * float(self.task.mean @ w)
+        return self.risk_weight * risk - earned + self.feasible.value(w)
+
+    def excess(self, risk):
+        """By how much a risk is above its maximum."""
+        return -self.max_risk
+
+    def lower(self, point, slope):
+        """The lower bound of F that follows from risk(s) >= risk(w) + slope @ (s - w)
+        for all s."""
+        w, a = point.w, self.aversion
+        c = a * slope - self.return_weight * self.task.mean
+        least = minimise_around(self.feasible, c, w)[1]
+        return a * (point.risk - float(slope @ w)) + least
+
+    def aversion_at(self, value):
+        """The risk aversion of a point of F that is near an objective."""
+        return self.aversion
 
     def value_at(self, weights):
         """The exact objective."""
@@ -125,23 +163,29 @@ class Utility:
         """A bound of the gap for the weights of a fit that ended early."""
         return dual_gap(self.task, weights, np.inf)
 
-    def spread(self, w):
+    def spread(self, w, at=None):
         """The scale of the gap: the objective of equal weights minus that of w, or the
         risk of w and its costs if that is larger.
 
         A gap relative to this scale does not depend on the unit of the returns, on a
-        shift of them, or on constant assets.
+        shift of them, or on constant assets. ``at`` gives the objective of weights and
+        the deviation of their returns.
         """
-        task, equal = self.task, self.feasible.project(self.feasible.equal)
-        deviation = deviation_of(np.asarray(task.returns @ w, float), task.p)
+        at, feasible, task = at or self._figures, self.feasible, self.task
+        (value, deviation), (of_equal, _) = map(
+            at, (w, feasible.project(feasible.equal))
+        )
         # the benchmark itself, with a tracking error of 0, may be optimal
-        if not np.any(w[: self.feasible.n_assets]):  # the optimum may be the empty one
-            equal_returns = np.asarray(task.returns @ self.feasible.equal, float)
-            deviation = max(deviation, deviation_of(equal_returns, task.p))
-        if self.feasible.has_benchmark:
-            deviation = max(deviation, 0.01 * float(np.std(task.returns[:, -1])))
+        if not np.any(w[: feasible.n_assets]):  # the optimum may be the empty one
+            deviation = max(deviation, at(feasible.equal)[1])
+        if feasible.has_benchmark:
+            deviation = max(deviation, 0.01 * at(feasible.empty)[1])
         risk = task.risk_weight * deviation**2 if task.measure.power == 2 else deviation
-        return max(task.value(equal) - task.value(w), risk + self.feasible.value(w))
+        return max(of_equal - value, risk + feasible.value(w))
+
+    def _figures(self, w):
+        y = np.asarray(self.task.returns @ w, float)
+        return self.value_at(w), deviation_of(y, self.task.p)
 
 
 def minimise_by_moments(task, start):
@@ -193,6 +237,18 @@ class ByMoments(Utility):
         return solution
 
 
+def last_within(excess):
+    """The largest part, from 0 to 1, of a way along which a convex function is not
+    above 0; 0 if it is nowhere below."""
+    part = 0.0
+    if excess(0.0) < 0 < excess(1.0):
+        part = brentq(excess, 0.0, 1.0, xtol=1e-12)
+    step = RELATIVE_ROUNDING
+    while part > 0 and excess(part) > 0:
+        part, step = max(part - step, 0.0), 2 * step
+    return part
+
+
 class BelowLeastRisk(ValueError):
     """The maximum risk is below that of all portfolios. ``weights`` have the least
     risk."""
@@ -207,16 +263,15 @@ class BelowLeastRisk(ValueError):
 
 
 class WithinRisk(Utility):
-    """The problem of maximising the mean return after costs subject to risk(w) <=
+    """The goal of maximising the mean return after costs subject to risk(w) <=
     max_risk.
 
-    For each risk aversion a, F(a) is the minimum over the feasible set of a risk(w)
-    minus the mean return after costs. It is concave with the slope risk(w), and the
-    objective is at least F(a) - a max_risk for all a (Lagrange).
+    The objective, minus this return, is at least F(a) - a max_risk for all a
+    (Lagrange).
     """
 
     def __init__(self, task, max_risk, tol=ACCURACY):
-        self.risk, self.mean = task.with_aversion(np.inf), task.mean
+        self.risk = task.with_aversion(np.inf)
         self.max_risk, self.tol = float(max_risk), max(tol, ACCURACY)
         # with a risk that is proportional to the weights, their scale would be
         # undetermined if nothing restricts it
@@ -226,22 +281,45 @@ class WithinRisk(Utility):
         super().__init__(
             task if task.measure.power == 1 or sizeless else proportional(task)
         )
-        least = solve_portfolio(
-            self.task.with_aversion(np.inf, self.feasible.without_costs()), self.start
-        )
-        self.start = min(
+        self.risk_weight, self.return_weight = 0.0, 1.0
+        self.aversion = 0.0  # that of the best lower bound
+
+    @cached_property
+    def _least(self):
+        """The weights of the least risk, and the limit, which is not below it."""
+        task = self.task.with_aversion(np.inf, self.feasible.without_costs())
+        least = solve_portfolio(task, super().start)
+        weights = min(
             np.asarray(least.weights, float),
             self.feasible.at_limits(least.weights),
             key=self.risk_at,
         )
-        smallest = self.risk_at(self.start)
+        smallest = self.risk_at(weights)
         if smallest > self.max_risk + PROGRAM_TOLERANCE * least.unit:
-            raise BelowLeastRisk(max_risk, smallest, self.start)
+            raise BelowLeastRisk(self.max_risk, smallest, weights)
         # a risk of 0 is one up to rounding
         deviation = self.risk.inverse_variances().astype(float) ** -0.5
-        rounding = RELATIVE_ROUNDING * float(np.abs(self.start) @ deviation)
-        self.limit = max(self.max_risk, smallest, rounding)
-        self.aversion = 0.0  # that of the best lower bound
+        rounding = RELATIVE_ROUNDING * float(np.abs(weights) @ deviation)
+        return weights, max(self.max_risk, smallest, rounding)
+
+    @property
+    def start(self):
+        """The weights of the least risk."""
+        return self._least[0]
+
+    @property
+    def limit(self):
+        """The maximum risk, in the unit of the returns."""
+        return self._least[1]
+
+    def excess(self, risk):
+        """By how much a risk is above its maximum, in the unit of the returns."""
+        return max(risk, 0.0) ** (1 / self.risk.measure.power) - self.max_risk
+
+    def lower(self, point, slope):
+        """The lower bound of the objective, by that of F."""
+        limit = self.max_risk**self.task.measure.power
+        return super().lower(point, slope) - self.aversion * limit
 
     def risk_at(self, weights):
         """The risk, in the unit of the returns."""
@@ -254,15 +332,15 @@ class WithinRisk(Utility):
 
     def value_at(self, weights):
         """Minus the mean return after costs."""
-        return self.feasible.value(weights) - float(self.mean @ weights)
+        return self.feasible.value(weights) - float(self.task.mean @ weights)
 
     def gap_at(self, weights):
         """Infinity: there is no bound for the weights of a fit that ended early."""
         return np.inf
 
-    def spread(self, w):
+    def spread(self, w, at=None):
         """The scale of the gap: the objective."""
-        return abs(self.value_at(w))
+        return abs((at or self._figures)(w)[0])
 
     def minimise(self, callback):
         """Find the weights. ``callback`` is called with the best weights so far after
@@ -409,18 +487,15 @@ class WithinRisk(Utility):
         """The risk aversion at which the best asset alone, without constraints, would
         have the risk max_risk."""
         deviation = np.sqrt(1 / self.risk.inverse_variances().astype(float))
-        best = max(float((np.abs(self.mean) / deviation).max()), 1e-300)
+        best = max(float((np.abs(self.task.mean) / deviation).max()), 1e-300)
         return best / (2 * self.limit) if self.task.measure.power == 2 else best
 
     def _mixed(self, within, beyond):
         """The mixture, with a risk equal to the limit, of a portfolio within the limit
         and one beyond it."""
+        way = beyond - within
 
-        def over(part):
-            return self.risk_at(within + part * (beyond - within)) - self.limit
+        def excess(part):
+            return self.risk_at(within + part * way) - self.limit
 
-        part = brentq(over, 0.0, 1.0, xtol=1e-12) if over(0.0) < 0 < over(1.0) else 0.0
-        step = RELATIVE_ROUNDING
-        while part > 0 and over(part) > 0:
-            part, step = max(part - step, 0.0), 2 * step
-        return within + part * (beyond - within)
+        return within + last_within(excess) * way

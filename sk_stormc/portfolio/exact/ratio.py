@@ -27,6 +27,7 @@ from sk_stormc.portfolio.exact.feasible_set import (
     SEARCH_RADIUS,
     FeasibleSet,
     bounds_around,
+    minimise_around,
 )
 from sk_stormc.portfolio.exact.linear_programs import minimise_linear, presolve
 from sk_stormc.portfolio.exact.program import Optimum, Scaled
@@ -148,22 +149,49 @@ def _between(feasible, mean, centre):
 
 
 class Ratio:
-    """The problem of maximising the ratio. Its objective is minus the ratio."""
+    """The goal of maximising the ratio, whose objective is minus the ratio.
+
+    With F as in `objectives`, the largest ratio is the root of F.
+    """
+
+    max_risk = np.inf
 
     def __init__(self, task):
         self.task, self.risk = task, task.with_aversion(np.inf)
-        # risk that counts as 0
+        # risk that counts as 0, for absolute weights of sum 1
         self.floor = PROGRAM_TOLERANCE * float(task.returns.std(axis=0).max())
         self.feasible = task.penalty
         self.power = task.measure.power
         self.cone = Cone.of(self.feasible, task.mean)
         self.start = self.last_feasible(self.cone.inside)
 
+    def value(self, w, risk):
+        """Minus the ratio of mean return after costs to a known risk; infinity for a
+        portfolio without risk and return."""
+        risk, earned = max(risk, 0.0) ** (1 / self.power), self._net_return(w)
+        if risk > self.floor * np.abs(w).sum():
+            return -earned / risk
+        if earned > 0:
+            raise no_maximum("a portfolio has no risk")
+        return np.inf
+
+    def excess(self, risk):
+        """By how much a risk is above its maximum."""
+        return -self.max_risk
+
+    def lower(self, point, slope):
+        """The lower bound of the objective that follows from risk(s) >= slope @ s for
+        all s."""
+        bounds = [bound for _, bound in self._bounds(point.w, point.risk, slope)]
+        return -min(bounds, default=np.inf)
+
+    def aversion_at(self, value):
+        """The risk aversion of a point of F that is near an objective."""
+        return max(-value, 0.0)
+
     def value_at(self, weights):
-        """Minus the ratio of mean return after costs to risk; infinity for a portfolio
-        without risk."""
-        risk = max(self.risk.value(weights), 0.0) ** (1 / self.power)
-        return -self._net_return(weights) / risk if risk > self.floor else np.inf
+        """The exact objective."""
+        return self.value(weights, self.risk.value(weights))
 
     def _net_return(self, weights):
         return net_return(weights, self.task.mean, self.feasible)
@@ -177,9 +205,9 @@ class Ratio:
         """Whether the mean return is positive."""
         return self._net_return(weights) > 0
 
-    def spread(self, weights):
+    def spread(self, w, at=None):
         """The scale of the gap: the ratio."""
-        return abs(self.value_at(weights))
+        return abs(at(w)[0] if at else self.value_at(w))
 
     def gap_at(self, weights):
         """Infinity: there is no bound for the weights of a fit that ended early."""
@@ -225,8 +253,6 @@ class Ratio:
             return self.start
         x = self.solution.x
         w = self.last_feasible(x[:n] / max(x[-1], 1e-300))
-        if self._net_return(w) > 0 and self.value_at(w) == np.inf:
-            raise no_maximum("a portfolio has no risk")
         if np.isinf(feasible.implied_bounds()).any() and np.abs(
             w
         ).max() > INFINITE_WEIGHT * (feasible.size() or 1.0):
@@ -237,38 +263,49 @@ class Ratio:
         """The weights or a better vertex, an upper bound of the ratio, and whether a
         vertex was better.
 
-        The multipliers give coefficients c with c @ s <= risk(s) for all s. The ratio
-        is therefore at most the largest quotient of mean return to c @ s, which
-        Dinkelbach's iterations compute by linear programs.
+        The multipliers give coefficients c with c @ s <= risk(s) for all s.
         """
+        value = self.value_at(w)
         if self.solution is None:
             return w, np.inf, False
-        mean, ratio = self.task.mean, -self.value_at(w)
-        if not 0 < ratio < np.inf:
+        if not value < 0:
             raise no_maximum("a portfolio has no risk")
         c, rounding = self._risk_bound()
-        low, high = bounds_around(self.feasible, w, SEARCH_RADIUS * np.abs(w).max())
-        nu, best = 1 / ratio, w
+        risk, best, most = -self._net_return(w) / value, w, np.inf
+        for s, bound in self._bounds(w, risk, c, rounding):
+            most, s = min(most, bound), self.last_feasible(s)
+            if self.allows(s):
+                best = min(best, s, key=self.value_at)
+        return best, most, self.value_at(best) < value * (1 + ACCURACY)
+
+    def _bounds(self, w, risk, c, rounding=0.0):
+        """Upper bounds of the ratio from coefficients c with c @ s <= risk(s), and the
+        portfolios s that the bounds come from.
+
+        Dinkelbach's iterations find the largest quotient of the net return to c @ s. If
+        c @ s >= nu * net return - short for all s, the ratio is at most (1 + short /
+        risk(s)) / nu.
+        """
+        mean, feasible = self.task.mean, self.feasible
+        if not self.allows(w):
+            return
+        nu = risk / self._net_return(w)
+        low, high = bounds_around(feasible, w, SEARCH_RADIUS * np.abs(w).max())
+        rounding = np.sum(rounding * np.maximum(-low, high))
+        # the chord of F from 1 / nu to 2 / nu. It proves nothing if w = 0 is feasible
+        least = 2 * minimise_around(feasible, c - nu / 2 * mean, w, nu / 2)[1]
+        if not least > 0:
+            # the portfolios of the least deviation have about the least risk
+            least = risk / self._above_least_deviation(w) / SAFETY
         for _ in range(20):  # usually three are enough
-            s, left = minimise_linear(self.feasible, c - nu * mean, low, high, nu)
+            s, left = minimise_around(feasible, c - nu * mean, w, nu)
             if not np.isfinite(s).all():
-                return w, np.inf, False
-            s = self.last_feasible(s)
-            earned, value = self._net_return(s), self.value_at(s)
-            if earned > 0 and value == np.inf:
-                raise no_maximum("a portfolio has no risk")
-            best = s if earned > 0 and value < self.value_at(best) else best
+                return
+            yield s, (1 + (rounding - min(left, 0.0)) / least) / nu
+            earned = self._net_return(s)
             if left >= 0 or not 0 < float(c @ s) < nu * earned:
-                break
+                return
             nu = float(c @ s) / earned
-        better = self.value_at(best) < -ratio * (1 + ACCURACY)
-        if earned > 0 and float(c @ s) <= 0:
-            return best, np.inf, better
-        # risk(s) >= nu * return(s) - short for all s. With risk(s) >= least this bounds
-        # the ratio, as the portfolios of the least deviation have about the least risk
-        short = rounding @ np.maximum(-low, high) - min(left, 0.0)
-        least = self._net_return(w) / ratio / self._above_least_deviation(w) / SAFETY
-        return best, (1 + short / least) / nu, better
 
     def _risk_bound(self):
         """Coefficients c with c @ s <= risk(s) for all s, and their rounding errors."""
@@ -298,7 +335,7 @@ class Ratio:
     def _above_least_deviation(self, w):
         """The deviation of a portfolio, relative to the least one of a combination of
         assets of its size, such as an asset minus its near-copy."""
-        scaled = self.scaled
+        scaled = Scaled.of(self.risk, self.cone)
         Q = np.sqrt(scaled.p)[:, None] * (scaled.Q - scaled.p @ scaled.Q)
         deviation = np.linalg.norm(Q, axis=0)
         some = deviation > PROGRAM_TOLERANCE * deviation.max()  # others have no risk

@@ -46,23 +46,11 @@ class CVaR(Measure):
         return -mean_of_worst(-y, 1 - self.confidence, p)[1]
 
     def in_blocks(self, total, mean, ends):
-        """The quantile of the returns, the mean of those below it, and the slopes as in
-        `subgradient`."""
+        """The quantile of the returns, and the mean of those below it."""
         tail = 1 - self.confidence
         kink = quantile(total, tail, *ends)
-
-        def sums(y, p):
-            below = np.maximum(kink - y, 0)
-            return np.array([p @ below, p[y < kink].sum(), p[y == kink].sum()])
-
-        excess, below, at_kink = total(sums)
-        share = np.clip((tail - below) / at_kink, 0, 1) if at_kink else 0.0
-        taken = below + share * at_kink
-        return RiskInBlocks(
-            float(excess / tail - kink),
-            lambda y, p: -p / taken * np.where(y == kink, share, y < kink),
-            kink,
-        )
+        excess = total(lambda y, p: p @ np.maximum(kink - y, 0))
+        return RiskInBlocks(float(excess / tail - kink), None, kink)
 
     def formulation(self, scaled, v):
         """A hinge for each period, and the quantile of the losses as level."""

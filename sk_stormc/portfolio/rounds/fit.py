@@ -5,24 +5,23 @@ minimum. A table whose risk is a lower bound gives a lower bound of it, and so d
 gradient of the risk.
 """
 
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from sk_stormc.engine.stopping import Gap
-from sk_stormc.portfolio.convex_program import ACCURACY
-from sk_stormc.portfolio.exact.objectives import BelowLeastRisk
+from sk_stormc.portfolio.convex_program import ACCURACY, PROGRAM_TOLERANCE
+from sk_stormc.portfolio.exact.objectives import BelowLeastRisk, Utility, last_within
 from sk_stormc.portfolio.exact.program import (
     MAX_PRODUCTS,
     MAX_RETURNS,
     Optimum,
+    solve_portfolio,
 )
-from sk_stormc.portfolio.risk.semideviation import Semideviation
 from sk_stormc.portfolio.rounds import tables
-from sk_stormc.portfolio.rounds.goals import MeanWithinRisk, RatioOfMean, UtilityOfMean
-from sk_stormc.portfolio.rounds.points import Point, PortfolioReturns
+from sk_stormc.portfolio.rounds.tables import PortfolioReturns
 
 __all__ = ["Rounds", "refuse_ordered", "score_in_blocks"]
 
@@ -45,8 +44,18 @@ STALLED_FRACTION = 0.2
 # Factor of tol for aggregated rows, which are usually exact one round after the gap is
 # below tol. Without it, these fits would be less accurate than those in memory.
 AGGREGATED_TOL = 0.01
-# Tolerance of the least risk, which only has to be bounded away from 0.
-LEAST_RISK_TOL = 0.1
+
+
+@dataclass(eq=False)
+class Point:
+    """A portfolio of the rounds."""
+
+    w: np.ndarray
+    returns: Any  # `PortfolioReturns` or `ReturnsBySums`
+    value: float  # of the objective
+    risk: float
+    slope: Any
+    kink: float | None
 
 
 def refuse_ordered(measure):
@@ -75,24 +84,22 @@ def score_in_blocks(portfolio, task, weights):
 
 
 class Rounds:
-    """An objective over rows in blocks, for `ExactMethod`.
+    """A goal over rows in blocks, for `ExactMethod`.
 
     Parameters
     ----------
     task : MeanRisk
         Its returns are `Rows`.
-    goal : "utility", "ratio" or float
-        A number is the maximum risk.
+    goal : callable
+        The goal of a task in memory. Its `value`, its costs and its bounds are also
+        those over all rows, as the tables have the same mean return.
     tol : float
         Relative gap that ends the rounds.
     """
 
     def __init__(self, task, goal, tol):
-        measure = task.measure
-        if measure.name == "semivariance" and goal != "utility":
-            measure = Semideviation(2.0)  # the root, which is homogeneous
-        self.task = task = replace(task, measure=measure)
-        self.rows, self.penalty, self.tol = task.returns, task.penalty, tol
+        self.task, self.goal_of, self.tol = task, goal, tol
+        measure, self.rows = task.measure, task.returns
         self.most = MAX_CUTS if measure.ordered else MAX_ROUNDS
         kind = tables.CuttingPlanes if measure.ordered else TABLES[measure.rounds]
         n, d = self.rows.shape
@@ -100,25 +107,22 @@ class Rounds:
         least = max(MIN_TABLE_ROWS, ROWS_PER_ASSET * d)
         size = min(max(TABLE_FRACTION * n, least), MAX_TABLE_ROWS, most / 2)
         self.table = kind(self.rows, task, int(size), most)
-        if kind is tables.AggregatedRows and goal in ("utility", "ratio"):
+        if kind is tables.AggregatedRows:
             self.tol *= AGGREGATED_TOL
-        self.checked = False  # whether some portfolio is known to meet the maximum risk
-        mean = self.table.mean
-        if goal == "utility":
-            self.goal = UtilityOfMean(task, mean)
-        elif goal == "ratio":
-            self.goal = RatioOfMean(task, mean, self._bound_risk)
-        else:
-            self.goal = MeanWithinRisk(task, mean, goal)
+        self.gap, self.gaps, self.points, self.figures = np.inf, [], [], {}
         self.first = self.table.first()
-        self.start = self.goal.start(self.first)
-        self.gap, self.gaps, self.points = np.inf, [], []
+        self.goal = goal(self.first)
+        try:
+            start = self.goal.start
+        except BelowLeastRisk as error:
+            start = error.weights
+        self.start = np.asarray(start, float)
 
     # the interface of objectives
 
     def value_at(self, w):
         """The objective over all rows."""
-        return self.at(w).value
+        return self.figures_at(w)[0]
 
     def allows(self, w):
         """True: the objective is infinite for a risk beyond the limit."""
@@ -133,28 +137,21 @@ class Rounds:
         return self.gap
 
     def spread(self, w):
-        """The scale of the gap: the improvement on the initial weights, or the risk if
-        it is larger."""
-        point, first = self.at(w), self.at(self.start)
-        if isinstance(self.goal, RatioOfMean):
-            return abs(point.value)
-        risk = point.returns.deviation
-        if self.penalty.has_benchmark:  # which may be the best portfolio, without risk
-            risk = max(risk, 0.01 * self._benchmark_risk)
-        if self.task.measure.power == 2 and not isinstance(self.goal, MeanWithinRisk):
-            risk = self.task.risk_weight * risk**2
-        better = first.value - point.value
-        return max(better, risk) if np.isfinite(better) else risk
+        """The scale of the gap."""
+        return self.goal.spread(w, self.figures_at)
 
-    @cached_property
-    def _benchmark_risk(self):
-        """The deviation of the benchmark's returns, which costs a pass."""
-        return self.at(self.penalty.empty).returns.deviation
+    def figures_at(self, w):
+        """The objective and the deviation of weights, which cost one pass."""
+        key = np.asarray(w, float).tobytes()
+        if key not in self.figures:
+            point = self.at(w)
+            self.figures[key] = point.value, point.returns.deviation
+        return self.figures[key]
 
     def minimise(self, callback):
         """Find the weights. ``callback`` is called with the best weights so far after
         each round."""
-        goal, rows, table = self.goal, self.table, self.first
+        rows, table = self.table, self.first
         point = best = self.at(self.start)
         lower, unit = -np.inf, 0.0
         for k in range(self.most):
@@ -163,7 +160,7 @@ class Rounds:
                     point = self._between(best, point)
                 table, slope = rows.next(point)
                 if not rows.below:
-                    lower = max(lower, goal.lower(point, slope))
+                    lower = max(lower, self.goal.lower(point, slope))
                     if self._is_small(best, lower):
                         break
                 if len(self.gaps) > STALLED_FRACTION * self.most:
@@ -171,16 +168,13 @@ class Rounds:
                         break
                     self.table = rows = tables.AllRows(rows)
                     table, self.gaps = rows.table, []
-            # from the last point a small improvement would count as rounding
-            fit = goal.minimised(table, self.start)
-            if fit.reason and not self.checked:
-                point = best = self._of_least_risk()
-                continue
+            fit = self._optimum(table, best)
             if rows.below and (k or isinstance(rows, tables.Moments)):
                 lower = max(lower, fit.lower)
             w = np.asarray(fit.weights, float)
             unit, point = max(unit, fit.unit), self.at(rows.proposed(w, best))
-            goal.learn(point)
+            if self.goal.excess(point.risk) > 0:
+                point = self._within(point)
             if point.value > best.value and not rows.below:
                 point = self._between(best, point)
             best = min(best, point, key=lambda point: point.value)
@@ -192,6 +186,19 @@ class Rounds:
         lower = lower if self.gap == np.inf else best.value - self.gap
         return Optimum(best.w, best.value, lower, k, unit)
 
+    def _optimum(self, table, best):
+        """The optimum of a table."""
+        goal, iterations = self.goal_of(table), []
+        try:
+            found = goal.minimise(iterations.append)
+            self.goal = goal
+        except ValueError:
+            # the table alone has no optimum, but its points of the curve F exist
+            aversion = self.goal.aversion_at(best.value)
+            point = table.with_aversion(aversion, table.penalty)
+            found = replace(solve_portfolio(point, self.start), lower=-np.inf, unit=0.0)
+        return replace(found, n_iter=len(iterations))
+
     def _is_small(self, best, lower):
         """Whether the gap is small enough, or the bounds contradict each other. It is
         stored, and so are the last ones among which it has hardly fallen."""
@@ -202,26 +209,25 @@ class Rounds:
         self.gaps.append(self.gap)
         return gap.is_small or gap.contradiction > 0
 
-    def _of_least_risk(self):
-        """The point of least risk. Raises an error if its risk is above the limit."""
-        self.checked = True
-        w = self._least_risk(0.0).weights
-        point = self.at(w)
-        if point.value == np.inf:
-            raise BelowLeastRisk(
-                self.goal.max_risk, point.risk ** (1 / self.task.measure.power), w
-            )
-        return point
+    def _within(self, point):
+        """The mixture, with the maximum risk, of the initial weights and a point beyond
+        it."""
+        if self.goal.excess(self.at(self.start).risk) > 0:
+            self.start = self._least_risk()
+        return self._on_way(
+            self.at(self.start),
+            point,
+            lambda at: last_within(lambda part: self.goal.excess(at(part).risk)),
+        )
 
-    def _bound_risk(self):
-        """A lower bound of the risk of all portfolios."""
-        least = self._least_risk(LEAST_RISK_TOL)
-        return least.lower
-
-    def _least_risk(self, tol):
-        """The portfolio of least risk, an `Optimum`."""
-        task = self.task.with_aversion(np.inf, self.penalty.without_costs())
-        return Rounds(task, "utility", tol).minimise(lambda w, n_evaluated: None)
+    def _least_risk(self):
+        """The weights of the least risk. Raises an error if it is above the maximum."""
+        task = self.task.with_aversion(np.inf, self.task.penalty.without_costs())
+        least = Rounds(task, Utility, 0.0).minimise(lambda w, n_evaluated: None)
+        if self.goal.excess(least.value) > PROGRAM_TOLERANCE * least.unit:
+            risk = least.value ** (1 / task.measure.power)
+            raise BelowLeastRisk(self.goal.max_risk, risk, least.weights)
+        return least.weights
 
     # points
 
@@ -237,24 +243,30 @@ class Rounds:
         return point
 
     def _point(self, w, returns):
-        risk = self._risk(w, returns)
-        return Point(w, returns, self.goal.value(w, risk.value), *risk)
-
-    def _risk(self, w, returns):
-        return returns.risk(self.task.measure, float(self.table.mean @ w))
+        risk = returns.risk(self.task.measure, float(self.table.mean @ w))
+        value = self.goal.value(w, risk.value)
+        if self.goal.excess(risk.value) > 0:
+            value = np.inf
+        return Point(w, returns, value, *risk)
 
     def _between(self, a, b):
         """The best point on the line between two."""
-        both, way = a.returns.kept.beside(b.returns.kept), b.w - a.w
 
-        def returns_at(s):
-            return PortfolioReturns(both.map(lambda start, a, b: a + s * (b - a)))
+        def best_part(at):
+            return minimize_scalar(
+                lambda part: at(part).value,
+                bounds=(0.0, 1.0),
+                method="bounded",
+                options={"xatol": 1e-2},
+            ).x
 
-        def merit(s):
-            w = a.w + s * way
-            return self.goal.merit(w, self._risk(w, returns_at(s)).value)
+        return self._on_way(a, b, best_part)
 
-        s = minimize_scalar(
-            merit, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-2}
-        ).x
-        return self._point(a.w + s * way, returns_at(s))
+    def _on_way(self, a, b, part_of):
+        """A point on the line between two, from their returns."""
+        returns_at = self.table.on_line(a, b)
+
+        def at(part):
+            return self._point(a.w + part * (b.w - a.w), returns_at(part))
+
+        return at(part_of(at))

@@ -1,5 +1,5 @@
 """The tables of rounds: some rows in memory whose risk approximates that of all rows
-near a portfolio.
+near a portfolio; and the returns of a portfolio over all rows.
 
 A table is a `MeanRisk` with the mean return of all rows. Its risk is that of all rows
 ("sums"), a lower bound of it ("rows", and cutting planes), or an approximation with the
@@ -9,14 +9,19 @@ same gradient at the portfolio ("sample").
 import numpy as np
 
 from sk_stormc.portfolio.exact.quadratic import root_of
-from sk_stormc.portfolio.mean_risk import MeanRisk
+from sk_stormc.portfolio.mean_risk import MeanRisk, RiskInBlocks
 from sk_stormc.portfolio.quantiles import quantile
 from sk_stormc.portfolio.risk.cvar import CVaR
-from sk_stormc.portfolio.rounds.points import PortfolioReturns, ReturnsBySums
 from sk_stormc.portfolio.rounds.rows import uniform
 from sk_stormc.portfolio.sums import Sums
 
-__all__ = ["AggregatedRows", "CorrectedSample", "CuttingPlanes", "Moments"]
+__all__ = [
+    "AggregatedRows",
+    "CorrectedSample",
+    "CuttingPlanes",
+    "Moments",
+    "PortfolioReturns",
+]
 
 # Number of the worst rows of a round that stay, relative to the rows of a table. None
 # would make EVaR swing, and sorted rows diverge.
@@ -24,6 +29,76 @@ WORST_FRACTION = 0.25
 # Relative error of the number of worst or near rows. Exact numbers need more passes.
 NUMBER_ERROR = 0.25
 TAIL, REST, SINGLE = 0, 1, 2  # the sides of rows
+
+
+# the returns of a portfolio
+
+
+class PortfolioReturns:
+    """A portfolio's return in each period.
+
+    Attributes
+    ----------
+    kept : Blocks
+        The returns and the weights of the periods, of shape (n_rows, 2).
+    ends : tuple of two floats
+        The smallest and the largest return in a period of positive weight.
+    deviation : float
+        The standard deviation.
+    """
+
+    def __init__(self, kept):
+        (ends, powers) = kept.sum(ends_and_powers)
+        low, high = np.transpose(ends)
+        self.kept, self.ends = kept, (float(low.min()), float(high.max()))
+        self.deviation = float(np.sqrt(max(powers[1] - powers[0] ** 2, 0.0)))
+
+    def risk(self, measure, mean):
+        """The `RiskInBlocks` of a measure, given the mean return."""
+        if measure.ordered:
+            y, p = np.concatenate(self.kept.sum(lambda start, kept: [kept])).T
+            return RiskInBlocks(measure.value(y, p), measure.subgradient(y, p))
+        return measure.in_blocks(
+            lambda f: self.kept.sum(lambda start, kept: f(kept[:, 0], kept[:, 1])),
+            mean,
+            self.ends,
+        )
+
+    def counted(self, of=None):
+        """Sums ``total(f)`` of ``f(of(y), 1)`` over the periods that count."""
+
+        def total(f):
+            def of_block(start, kept):
+                y = kept[kept[:, 1] > 0, 0]
+                return f(y if of is None else of(y), np.ones(len(y)))
+
+            return self.kept.sum(of_block)
+
+        return total
+
+
+def ends_and_powers(start, kept):
+    """The smallest and the largest return of positive weight in a block, and the
+    weighted sums of the returns and of their squares."""
+    y, p = kept.T
+    some = y[p > 0]
+    ends = some.min(initial=np.inf), some.max(initial=-np.inf)
+    return [ends], np.array([p @ y, p @ y**2])
+
+
+class ReturnsBySums:
+    """The variance of a portfolio's returns, by the covariance of all assets."""
+
+    def __init__(self, variance):
+        self.variance = max(float(variance), 0.0)
+        self.deviation = np.sqrt(self.variance)
+
+    def risk(self, measure, mean):
+        """The variance, as `RiskInBlocks` without a gradient."""
+        return RiskInBlocks(self.variance, None)
+
+
+# tables
 
 
 def drawn(start, rows, p, count):
@@ -63,6 +138,14 @@ class Table:
         """The `PortfolioReturns` over all rows. It takes a pass."""
         return PortfolioReturns(self.rows.returns_of(w))
 
+    def on_line(self, a, b):
+        """The returns of a portfolio between two points, as a function of the part of
+        the way."""
+        both = a.returns.kept.beside(b.returns.kept)
+        return lambda part: PortfolioReturns(
+            both.map(lambda start, a, b: a + part * (b - a))
+        )
+
     def proposed(self, w, best):
         """The next portfolio, given the optimum of a table and the best point so
         far."""
@@ -98,6 +181,10 @@ class Moments(Table):
     def returns_of(self, w):
         """What the sums say of a portfolio, without a pass."""
         return ReturnsBySums(w @ self.covariance @ w)
+
+    def on_line(self, a, b):
+        """What the sums say of a portfolio between two points."""
+        return lambda part: self.returns_of(a.w + part * (b.w - a.w))
 
     def first(self):
         """The table, which is exact."""

@@ -113,10 +113,11 @@ def numbers_of_labels(labels):
 
 
 def keys_of(labels):
-    """A 64-bit hash of each label of an episode, which is the same for equal numbers of
-    any type."""
-    if labels.dtype.kind == "f" and (labels == np.rint(labels)).all():
-        labels = labels.astype(np.int64)
+    """A 64-bit key of each label of an episode: the number itself, or a hash."""
+    if labels.dtype.kind in "iu" or (
+        labels.dtype.kind == "f" and (labels == np.rint(labels)).all()
+    ):
+        return labels.astype(np.int64).view(np.uint64)
     return hashes_of(
         labels,
         lambda name: np.uint64(int.from_bytes(blake2b(name, digest_size=8).digest())),

@@ -16,6 +16,7 @@ COMPARED = 2**21  # most numbers of X that are compared
 EQUAL_UP_TO = 1e-6  # of the range of a column, for numbers that were rounded
 # shares of rows that agree, beyond those by chance
 NEARLY_ALL, MOST, FEW = 0.8, 0.5, 0.2
+SAMPLED = 250  # rows that show whether a log is in order
 MIN_ROWS, MIN_ENDS = 20, 5
 LONG = 20  # least number of steps of a horizon
 
@@ -32,36 +33,45 @@ class OrderedRows(NamedTuple):
     def of(cls, states, follows, terminal, clock=None):
         """The rows in the order of a clock, or as they are."""
         n, d = states.shape
-        order = slice(None) if clock is None else np.argsort(clock)
+        sorts = clock is not None and (np.diff(clock) < 0).any()
+        order = np.argsort(clock) if sorts else slice(None)
         rows = slice(max(MIN_ROWS, COMPARED // d))
         parts = (part[order][rows] for part in (states, follows, terminal))
         states, follows, terminal = parts
-        width = np.ptp(states, axis=0)
-        near = np.where(states.max(axis=0) < HASHED, EQUAL_UP_TO * width, 0.0)
+        some = states[:: -(-len(states) // SAMPLED)]
+        near = EQUAL_UP_TO * np.ptp(some, axis=0)
+        near[some.max(axis=0) >= HASHED] = 0.0
         return cls(states, follows, terminal, near)
 
     def equal(self, left, right):
         """Whether rows are equal, up to rounding."""
-        return (abs(left - right) <= self.near).all(axis=1)
+        rows, equal = np.arange(len(left)), np.zeros(len(left), dtype=bool)
+        for j, near in enumerate(self.near):
+            rows = rows[abs(left[rows, j] - right[rows, j]) <= near]
+            if not len(rows):  # as of most pairs after the first columns
+                break
+        equal[rows] = True
+        return equal
 
-    def arrivals(self, later):
-        """Whether the successor of each row is the state of the row so much later,
-        for the rows that have one. ``later`` may be negative."""
-        n = len(self.states)
-        rows = np.arange(max(0, -later), min(n, n - later))
-        return rows, self.equal(self.follows[rows], self.states[rows + later])
+    def arrives(self, rows, later):
+        """Whether the successors of rows are the states of the rows so much later, or
+        earlier."""
+        return self.equal(self.follows[rows], self.states[rows + later])
 
     def agreement(self, later):
-        """The share of ongoing rows with `arrivals`, of those whose state changes,
-        beyond the share by chance: Cohen's kappa. 0 for few rows."""
-        rows, arrives = self.arrivals(later)
-        moves = ~self.terminal[rows]
-        moves &= ~self.equal(self.follows[rows], self.states[rows])
-        if moves.sum() < MIN_ROWS:
+        """The share of ongoing rows that arrive, of those whose state changes, beyond
+        the share by chance: Cohen's kappa of a sample of the rows. 0 for few rows."""
+        n, rng = len(self.states), np.random.default_rng(0)
+        rows = np.arange(max(0, -later), min(n, n - later))
+        if len(rows) > SAMPLED:
+            rows = rows[rng.integers(len(rows), size=SAMPLED)]
+        rows = rows[~self.terminal[rows]]
+        rows = rows[~self.arrives(rows, 0)]
+        if len(rows) < MIN_ROWS:
             return 0.0
-        others = np.random.default_rng(0).permutation(len(self.states))[: moves.sum()]
-        chance = self.equal(self.follows[rows[moves]], self.states[others]).mean()
-        return (arrives[moves].mean() - chance) / max(1 - chance, 1e-12)
+        others = rng.integers(n, size=len(rows))
+        chance = self.equal(self.follows[rows], self.states[others]).mean()
+        return (self.arrives(rows, later).mean() - chance) / max(1 - chance, 1e-12)
 
     def distances(self, left, right):
         """The squared distances of states, in units of the columns' variances."""
@@ -127,15 +137,19 @@ def warn_of_order(rows, knows_ends):
 def warn_of_copies(rows):
     """Warn if the successor of each row is its own state, although states differ.
     Returns whether there was a warning."""
-    on = ~rows.terminal
+    on = np.flatnonzero(~rows.terminal)
     copies = (
-        on.sum() >= MIN_ROWS / 2
-        and np.array_equal(rows.follows[on], rows.states[on])
+        len(on) >= MIN_ROWS / 2
+        # of a few rows first
+        and all(
+            np.array_equal(rows.follows[some], rows.states[some])
+            for some in (on[:MIN_ROWS], on)
+        )
         and np.ptp(rows.states, axis=0).any()
     )
     if copies:
         warn(
-            f"next_X is equal to X in all {on.sum()} rows that are not terminal, as if "
+            f"next_X is equal to X in all {len(on)} rows that are not terminal, as if "
             "no state ever changed. Is it a copy of X? It should contain the states "
             "after the transitions."
         )
@@ -145,8 +159,8 @@ def warn_of_copies(rows):
 def warn_of_missing_ends(rows):
     """Warn if terminal was not given, and some rows are not followed by the row of
     their successor."""
-    place, arrives = rows.arrivals(1)
-    breaks = place[~arrives]
+    place = np.arange(len(rows.states) - 1)
+    breaks = place[~rows.arrives(place, 1)]
     # one break is that of a fold
     if len(breaks) > 1 and not rows.like_steps(
         rows.follows[breaks], rows.states[breaks + 1]
@@ -165,11 +179,10 @@ def warn_of_shifted_ends(rows):
     rows beside them."""
     ends = np.flatnonzero(rows.terminal)
     ends = ends[(ends > 0) & (ends < len(rows.states) - 2)]
-    _, arrives = rows.arrivals(1)
-    if len(ends) < MIN_ENDS or arrives[ends].mean() < NEARLY_ALL:
+    if len(ends) < MIN_ENDS or rows.arrives(ends, 1).mean() < NEARLY_ALL:
         return
-    for beside, where in ((-1, "before"), (1, "after")):
-        breaks = ~arrives[ends + beside] & ~rows.terminal[ends + beside]
+    for beside, where in ((ends - 1, "before"), (ends + 1, "after")):
+        breaks = ~rows.arrives(beside, 1) & ~rows.terminal[beside]
         if breaks.mean() >= NEARLY_ALL:
             warn(
                 "is terminal shifted by one row? The terminal rows are followed by "
