@@ -79,13 +79,13 @@ MUTANTS = [
         "portfolio/returns.py",
         "fading = 0.5 ** (np.arange(self.shape[0])[::-1] / half_life)",
         "fading = 0.5 ** (np.arange(self.shape[0]) / half_life)",
-        "tests/portfolio/test_forecasts.py",
+        "tests/portfolio/test_rounds.py tests/pairs/test_portfolio.py",
     ),
     Mutant(
         "portfolio/exact/feasible_set.py",
         "middle = np.where(self.previous > 0, norm - cost, cost - norm)",
         "middle = np.where(self.previous > 0, cost - norm, norm - cost)",
-        "tests/portfolio/test_constraints.py tests/portfolio/test_hard_numbers.py",
+        "tests/portfolio/test_portfolio_steps.py",
     ),
     Mutant(
         "portfolio/convex_program.py",
@@ -97,12 +97,12 @@ MUTANTS = [
         "portfolio/rounds/rows.py",
         "return float(n) if ratio == 1 else (1 - ratio**n) / (1 - ratio)",
         "return float(n) if ratio == 1 else 1 / (1 - ratio)",
-        "tests/portfolio/test_rounds.py tests/portfolio/test_rounds_dask.py",
+        "tests/portfolio/test_rounds.py",
     ),
     Mutant(
         "portfolio/rounds/tables.py",
-        "of_rest = of_rest * (max(1.0 - p.sum(), 0.0) / of_rest.sum())",
-        "of_rest = of_rest / of_rest.sum()",
+        "sums[0] - table.measure.subgradient(y, table.p) @ table.returns",
+        "sums[0]",
         "tests/portfolio/test_rounds.py",
     ),
     Mutant(

@@ -149,7 +149,7 @@ class SNEEmbedding(
         becomes 3 for "gaussian" and 1e-4 for "student-t", because other widths lead to
         worse minima. A constant column is replaced by noise of a tenth of that width.
         With early_exaggeration=1 an array keeps its width, so that
-        ``init=old.transform(X)`` keeps the layout of a map.
+        ``init=old.transform(X) / 30`` keeps the layout of a map with new samples.
     metric : str or callable, default="euclidean"
         Metric of the data, as in `sklearn.neighbors.NearestNeighbors`, except
         "nan_euclidean", since missing values are not supported. For a sparse X, only

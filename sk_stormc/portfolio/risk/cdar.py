@@ -79,8 +79,9 @@ class CDaR(Measure):
         there are many periods for each asset."""
         n, n_assets = scaled.Q.shape
         most = PER_ASSET * n_assets if scaled.feasible.l2 else PERIODS
-        # linear programs have no multipliers for periods of hardly any weight
-        if n <= min(most, PERIODS) and scaled.p.min() > PROGRAM_TOLERANCE:
+        # periods of less weight spoil the multipliers of a linear program
+        lightest = scaled.p[scaled.p > 0].min()
+        if n <= min(most, PERIODS) and lightest > PROGRAM_TOLERANCE:
             return scaled.minimise_by_cuts(
                 start, lambda v: self.formulation, 1 + 2 * n, callback
             )
