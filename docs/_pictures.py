@@ -3,6 +3,7 @@ is built."""
 
 from contextlib import chdir
 from pathlib import Path
+from time import process_time
 
 import numpy as np
 from _pages import BLOCK
@@ -164,3 +165,26 @@ def write_map(page, folder):
     with chdir(folder):
         for _, _, code in BLOCK.findall(text[: text.index("{raw} html")]):
             exec(compile(code, str(page), "exec"), names)
+
+
+def draw_uses(guide, folder):
+    """Write the figures of the README: a backtest and a comparison of policies, which
+    pages of the guide compute, and a robust fit."""
+    drawn = {"walk_forward": "results", "off_policy": "found"}
+    for page, result in drawn.items():
+        text, names = (Path(guide) / f"{page}.md").read_text(encoding="utf-8"), {}
+        code = BLOCK.search(text)[3]
+        began = process_time()
+        exec(compile(code, page, "exec"), names)
+        print(f"{page}: {process_time() - began:.1f} CPU s")
+        figure = names[result].plot().figure_
+        figure.savefig(Path(folder) / f"use_{page}.png", dpi=80)
+    figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
+    began = process_time()
+    draw_objective(ax)
+    print(f"robust fit: {process_time() - began:.2f} CPU s, with its drawing")
+    figure.savefig(Path(folder) / "use_robust_fit.png", dpi=80)
+
+
+if __name__ == "__main__":
+    draw_uses("docs/guide", "docs/images")

@@ -33,6 +33,7 @@ from sk_stormc.utils.validation import (
     check_int,
     check_n_jobs,
     check_number,
+    check_verbose,
     short,
 )
 from sk_stormc.utils.warnings import warn
@@ -149,8 +150,8 @@ def walk_forward(
     n_jobs : int, default=None
         Number of processes, for different estimators. None means 1, and -1 all
         processors.
-    verbose : {0, 1}, default=0
-        If 1, print a line for each fit.
+    verbose : int, default=0
+        If positive, print a line for each fit.
 
     Returns
     -------
@@ -218,7 +219,7 @@ def walk_forward(
     check_choice("missing", missing, ("raise", "zero"))
     check_number("periods_per_year", periods_per_year, low=0, inclusive=False)
     check_n_jobs(n_jobs)
-    check_choice("verbose", verbose, (0, 1, False, True))
+    check_verbose("verbose", verbose)
     estimators = _named(portfolio)
     table = ReturnsTable.of(returns, unit, periods_per_year)
     starts = np.arange(

@@ -5,8 +5,6 @@ import math
 
 import numpy as np
 
-__all__ = ["MAX_ENTRIES", "N_DIRECTIONS", "directions", "worst", "wrong_slope"]
-
 # Vectors of up to MAX_ENTRIES entries are compared entry by entry, and along
 # N_DIRECTIONS random directions. This would take too long for longer ones, which are
 # compared along MAX_ENTRIES directions.

@@ -5,8 +5,6 @@ import copy
 
 from sk_stormc.core.source import source_of
 
-__all__ = ["IndependentCounts"]
-
 # kinds of the batches in the last arguments of a method, and number of points
 COUNTED = {
     "inner": (("inner",), 1),

@@ -8,17 +8,6 @@ import numpy as np
 from sk_stormc.core.source import source_of
 from sk_stormc.core.unit import InUnit, as_array
 
-__all__ = [
-    "Point",
-    "evaluate_g",
-    "f_is_defined",
-    "find_points",
-    "in_domain",
-    "in_power",
-    "in_two_units",
-    "power_at",
-]
-
 LENGTHS = 10.0 ** np.arange(-10, 11)  # distances from the start that are tried
 # Smallest distance from the start, and smallest scale at a point, relative to its size.
 # Rounding would hide a wrong derivative at a smaller one.
@@ -26,7 +15,7 @@ MIN_DISTANCE = 1e-3
 
 
 @dataclass
-class Point:
+class CheckedPoint:
     """A point x with the scales of its variables, and with the scales of u, which are
     computed when g is checked."""
 
@@ -34,9 +23,8 @@ class Point:
     scale: np.ndarray
     u: np.ndarray | None = None
     spread: np.ndarray | None = None  # the scale of u
-    beside: np.ndarray | None = (
-        None  # a value of u near g(x), because f_u of a variance vanishes at g(x)
-    )
+    # a value of u near g(x), because f_u of a variance vanishes at g(x)
+    beside: np.ndarray | None = None
 
 
 def evaluate_g(problem, x):
@@ -168,7 +156,7 @@ def find_points(problem, start, unit, rng, move):
         (start + c * reach * direction).astype(start.dtype)
         for c in ((1, 0.5, 0) if move else (0, 0.5, 1))
     ]
-    points = [Point(line[0], reach * unit)]
+    points = [CheckedPoint(line[0], reach * unit)]
     furthest, used = max(reach, typical, linear_reach), [reach]
     for t in sorted({typical, 1.0, size}):
         if t > furthest or any(other / 3 < t < 3 * other for other in used) or t == 0:
@@ -177,7 +165,7 @@ def find_points(problem, start, unit, rng, move):
         x = (start + t * direction).astype(start.dtype)
         if slopes.finite(x):
             points.append(
-                Point(
+                CheckedPoint(
                     x,
                     max(MIN_DISTANCE * t, min(t, slopes.reach(x, direction) or t))
                     * unit,

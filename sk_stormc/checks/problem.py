@@ -22,8 +22,6 @@ from sk_stormc.streams.problem import StreamingProblem
 from sk_stormc.utils.types import ArrayLike, RandomState
 from sk_stormc.utils.validation import check_instance, check_int, drawn_seed, short
 
-__all__ = ["check_problem"]
-
 # Part of the scale of u in which f must be defined around a second value. Differences
 # reach so far.
 DIFFERENCE_REACH = 0.02
@@ -92,10 +90,9 @@ def check_problem(
         problem = problem.source.first
     rng = np.random.default_rng(drawn_seed(random_state))
     check_attributes(problem)
-    with np.errstate(
-        over="ignore", invalid="ignore", divide="ignore"
-    ):  # values are checked below
-        check = _Check(problem, x, rng)
+    # values are checked below
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        check = ProblemCheck(problem, x, rng)
         check.shapes()
         check.plain_jacobian()
         check.choose_points(move=x is None)
@@ -110,7 +107,7 @@ def check_problem(
         check.draws(check.problem if repeated is None else repeated, n_draws)
 
 
-class _Check(ReturnValues):
+class ProblemCheck(ReturnValues):
     """The checks that compare values of a problem's methods with one another, in the
     order of `check_problem`."""
 

@@ -24,8 +24,6 @@ from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import source_of
 from sk_stormc.utils.validation import as_numbers, short
 
-__all__ = ["BATCH_SIZE", "SIDES", "ReturnValues", "restored"]
-
 SIDES = ("inner", "outer")
 BATCH_SIZE = 4  # of the batches that are not single components
 

@@ -16,8 +16,6 @@ from sk_stormc.engine import CompositionalSolver, Estimate, Oracle, StopReason, 
 from sk_stormc.engine.stopping import point_beside
 from sk_stormc.utils.validation import check_instance, check_int
 
-__all__ = ["check_solver"]
-
 
 def check_solver(
     solver: CompositionalSolver,
@@ -76,7 +74,7 @@ def check_solver(
     if not isinstance(solver, CompositionalSolver):
         raise ValueError(f"solver must be a CompositionalSolver, got {solver!r}")
     for one in _portfolios() if problem is None else [problem]:
-        _Check(solver, one, max_iter, random_state).run()
+        SolverCheck(solver, one, max_iter, random_state).run()
 
 
 def _portfolios():
@@ -106,7 +104,7 @@ def _arrays(value):
     return [array for part in value for array in _arrays(part)]
 
 
-class _Check:
+class SolverCheck:
     """A solver, a problem, and the checks of runs of the solver on the problem."""
 
     def __init__(self, solver, problem, max_iter, seed):

@@ -19,8 +19,6 @@ from sk_stormc.utils.validation import (
     plain,
 )
 
-__all__ = ["Advice", "Published"]
-
 
 class Published(NamedTuple):
     """The constants of Algorithm 1 that the paper gives for a problem, in its notation.

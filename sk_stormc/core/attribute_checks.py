@@ -11,8 +11,6 @@ from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import Source
 from sk_stormc.utils.validation import check_metric, is_integer, is_real, short
 
-__all__ = ["check_attributes", "require"]
-
 
 def require(good, problem, name, message):
     """Raise a ValueError that names the problem's class and the method or attribute,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from sk_stormc.core.attribute_checks import check_attributes
-from sk_stormc.core.device_rows import Placement, Rows
+from sk_stormc.core.device_rows import Placement, TreeRows
 from sk_stormc.core.evaluations import Evaluations
 from sk_stormc.core.penalties import penalized
 from sk_stormc.core.problem import CompositionalProblem
@@ -34,8 +34,6 @@ from sk_stormc.utils.validation import (
     plain,
     short,
 )
-
-__all__ = ["DifferentiableComposition"]
 
 POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 TRACKED = 2**14  # maximum number of entries of a Jacobian that is an array with "auto"
@@ -187,7 +185,7 @@ class DifferentiableComposition(CompositionalProblem):
         self._device_bytes = device_bytes
         checked: dict[Any, Any] = {}
         self._rows = {
-            side: Rows(self._data_names[side], data, dtype, checked)
+            side: TreeRows(self._data_names[side], data, dtype, checked)
             for side, data in (("inner", inner_data), ("outer", outer_data))
         }
         self.n_inner, self.n_outer = self._rows["inner"].n, self._rows["outer"].n

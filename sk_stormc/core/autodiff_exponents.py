@@ -18,8 +18,6 @@ from sk_stormc.utils.blocks import added
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_callable, check_number, check_weights
 
-__all__ = ["DifferentiableLogMeanExp"]
-
 
 class _Exponents(DifferentiableComposition):
     """The exponents as inner values, which are never averaged in a run."""

@@ -10,16 +10,6 @@ from sk_stormc.core.row_functions import RowFunctions, compiled
 from sk_stormc.utils.blocks import MappedRows, added, as_array, blocks_of, is_dask
 from sk_stormc.utils.validation import check_all_finite
 
-__all__ = [
-    "BlockSum",
-    "RowsInBlocks",
-    "check_int32",
-    "equal_parts",
-    "in_type",
-    "kind_of_row",
-    "lazy_leaf",
-]
-
 RANGE_OF_INT32 = np.iinfo(np.int32)
 
 

@@ -18,8 +18,6 @@ from sk_stormc.utils.validation import (
     short,
 )
 
-__all__ = ["FiniteSumComposition"]
-
 
 class FiniteSumComposition(CompositionalProblem):
     r"""A compositional problem from your own functions.
@@ -292,9 +290,8 @@ class FiniteSumComposition(CompositionalProblem):
                 except Exception as error:
                     error.add_note(
                         "outer_gradient and outer were called at x0, with u the mean "
-                        "of inner over all components, "
-                        f"{short(u)}. If f is not defined there, give an x0 where it "
-                        "is."
+                        f"of inner over all components, {short(u)}. If f is not "
+                        "defined there, give an x0 where it is."
                     )
                     raise
 
@@ -349,12 +346,10 @@ class FiniteSumComposition(CompositionalProblem):
             k = int(np.argmax(~(error <= bound)))
             raise ValueError(
                 "inner must be smooth at x0 where inner_jacobian is None, got "
-                f"differences in variable {k} that "
-                f"differ by {error[k]:.2g} between steps of {way[k, 0] / 2:.2g} and "
-                "twice as much (tolerance "
-                f"{bound:.2g}): a kink, noise, arithmetic of less precision than x, "
-                "or x of a scale far below 1. "
-                "Give inner_jacobian or inner_vjp"
+                f"differences in variable {k} that differ by {error[k]:.2g} between "
+                f"steps of {way[k, 0] / 2:.2g} and twice as much (tolerance "
+                f"{bound:.2g}): a kink, noise, arithmetic of less precision than x, or "
+                "x of a scale far below 1. Give inner_jacobian or inner_vjp"
             )
 
 
@@ -368,9 +363,8 @@ def _check_mean(name, once, twice):
     )
     if once.shape != twice.shape or sums:
         raise ValueError(
-            f"{name} must return the mean over its indices, got {short(twice)} for "
-            "the first component twice, "
-            f"and {short(once)} for it once"
+            f"{name} must return the mean over its indices, got {short(twice)} for the "
+            f"first component twice, and {short(once)} for it once"
         )
 
 

@@ -28,10 +28,8 @@ from sk_stormc.utils.validation import (
     naming,
 )
 
-__all__ = ["Placement", "Rows"]
 
-
-class Rows:
+class TreeRows:
     """The rows of a pytree of arrays with a common first axis, or of None, which has
     one row.
 
@@ -75,9 +73,8 @@ class Rows:
         for part, leaf in zip(names, self.leaves, strict=True):
             if len(leaf) != self.n:
                 raise ValueError(
-                    f"{name} must have arrays of the same length, got {self.n} rows "
-                    f"in {names[0]} and {len(leaf)} in "
-                    f"{part}"
+                    f"{name} must have arrays of the same length, got {self.n} rows in "
+                    f"{names[0]} and {len(leaf)} in {part}"
                 )
         if not self.n:
             raise ValueError(f"{name} must have at least one row, got none")
@@ -212,7 +209,7 @@ class Placement:
             size = self._size_of_new(given, axes)
             on_devices = any(isinstance(leaf, jax.Array) for leaf in given.leaves)
             self.host[side] = None
-            if given.blocks is not None or (size > left and not on_devices):
+            if given.blocks is not None or (size > max(left, 0) and not on_devices):
                 self.blocks[side] = given.in_blocks(weights[side])
                 continue
             left -= size
@@ -241,13 +238,14 @@ class Placement:
         return side in self.blocks or self.host[side] is not None
 
     def _size_of_new(self, rows, axes):
-        """The bytes of the leaves that are not on devices."""
+        """The bytes of the leaves that are not of JAX and not yet on devices."""
         if rows.blocks is not None:
             return 0
+        of_jax = import_jax().Array
         new = {
             id(leaf): leaf
             for leaf in rows.leaves
-            if (id(leaf), axes) not in self._positions
+            if (id(leaf), axes) not in self._positions and not isinstance(leaf, of_jax)
         }.values()
         return sum(
             leaf.size

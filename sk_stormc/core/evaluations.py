@@ -16,8 +16,6 @@ from sk_stormc.core.block_rows import BlockSum, equal_parts
 from sk_stormc.core.pytrees import import_jax, is_floating, precision
 from sk_stormc.core.row_functions import RowFunctions, sums_over_rows
 
-__all__ = ["NUMBERS_AT_ONCE", "SIDES", "Evaluations"]
-
 # of the rows that are evaluated at once, by whether this is on a CPU
 NUMBERS_AT_ONCE = {True: 2**21, False: 2**24}
 SIDES = {  # the side over whose rows each function is a mean

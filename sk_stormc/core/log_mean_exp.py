@@ -10,8 +10,6 @@ from sk_stormc.core.penalties import penalized
 from sk_stormc.core.unit import InUnit
 from sk_stormc.core.weighted import WeightedComponents
 
-__all__ = ["LogMeanExpProblem", "exponentials"]
-
 
 class LogMeanExpProblem(WeightedComponents):
     r"""Minimise the logarithm of a mean of exponentials.

@@ -17,8 +17,6 @@ import numpy as np
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import check_int, check_metric, short
 
-__all__ = ["Diagonal", "Identity", "LowRank", "Matrix", "Metric", "as_metric"]
-
 
 class Metric:
     """A symmetric positive definite matrix M, given by the operations that a step

@@ -16,17 +16,6 @@ from sk_stormc.utils.docstrings import inherit_sections
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_int, check_number, short
 
-__all__ = [
-    "Box",
-    "L1",
-    "Simplex",
-    "as_penalty",
-    "check_penalty",
-    "penalized",
-    "projected",
-    "within",
-]
-
 
 def check_penalty(penalty: Any, n_variables: int, name: str = "penalty") -> None:
     """Check that an object is a penalty, and has a feasible point with this number of
@@ -348,8 +337,7 @@ class Box(Penalty):
             if not least - slack <= self.budget <= most + slack:
                 raise ValueError(
                     f"budget={self.budget} is unreachable: between the bounds the "
-                    f"{n_variables} coordinates "
-                    f"sum to a value from {least} to {most}"
+                    f"{n_variables} coordinates sum to a value from {least} to {most}"
                 )
 
     def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:

@@ -11,19 +11,6 @@ import numpy as np
 
 from sk_stormc.utils.validation import as_numbers, check_all_finite, short
 
-__all__ = [
-    "Structure",
-    "check_returned",
-    "fill",
-    "flatten",
-    "import_jax",
-    "is_floating",
-    "is_real",
-    "precision",
-    "tracing",
-    "with_numpy_floats",
-]
-
 
 def import_jax():
     """Import JAX, which is an optional dependency."""
@@ -72,9 +59,8 @@ def tracing(name, **arguments):
         line, file = frames[-1], os.path.basename(frames[-1].filename)
         raise ValueError(
             f"{name} must be written with jax.numpy, without NumPy's functions, "
-            "float(), int() or `if` on the numbers "
-            f"that it is given (jnp.where chooses), got in line {line.lineno} of "
-            f"{file}: {line.line}"
+            "float(), int() or `if` on the numbers that it is given (jnp.where "
+            f"chooses), got in line {line.lineno} of {file}: {line.line}"
         ) from error
     except Exception as error:
         called = ", ".join(

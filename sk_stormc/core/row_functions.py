@@ -6,8 +6,6 @@ from functools import lru_cache
 
 from sk_stormc.core.pytrees import import_jax
 
-__all__ = ["RowFunctions", "compiled", "sums_over_rows"]
-
 COMPILED = 64  # functions that a process keeps, some ten problems
 
 

@@ -11,18 +11,6 @@ from dataclasses import dataclass
 from sk_stormc.utils.types import Schedule
 from sk_stormc.utils.validation import check_callable, check_number
 
-__all__ = [
-    "Decay",
-    "Geometric",
-    "Power",
-    "Slowed",
-    "at",
-    "constant",
-    "decay_to",
-    "inverse",
-    "power",
-]
-
 
 @dataclass(frozen=True, repr=False)
 class Power:

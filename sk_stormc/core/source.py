@@ -10,8 +10,6 @@ import numpy as np
 
 from sk_stormc.utils.types import Array, ArrayLike, FloatArray
 
-__all__ = ["FiniteSource", "LazySource", "Source", "source_of"]
-
 
 class Source:
     """How the components of a problem are drawn, which batches of them are possible,

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["InUnit", "as_array", "in_one_unit"]
-
 # units are powers of 2**UNIT_STEP, so that values of similar size mostly have the same
 # unit
 UNIT_STEP = 32

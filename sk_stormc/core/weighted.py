@@ -4,8 +4,6 @@ of draws."""
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import FiniteSource
 
-__all__ = ["WeightedComponents", "with_sum_one"]
-
 
 class WeightedComponents(CompositionalProblem):
     """A problem whose inner components may have weights.

@@ -3,9 +3,8 @@
 A run draws batches through the oracle, which counts every component and records at
 which points u, J and F are exact. `loop.py` contains a run from its start to its
 result, with records, budgets and Ctrl-C between iterations, and `stopping.py` the
-convergence test. `solver.py` contains the base class of methods, `estimates.py` the
-estimates of g, its Jacobian and F, and `steps.py` the steps. The author of a solver
-needs only the names exported here.
+convergence test. `solver.py` contains the base class of methods, and `steps.py` the
+steps of Algorithm 1. The author of a solver needs only the names exported here.
 """
 
 from sk_stormc.core.schedules import at

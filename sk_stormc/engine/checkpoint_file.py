@@ -23,8 +23,6 @@ from scipy import sparse
 from sk_stormc.utils.atomic import atomically
 from sk_stormc.utils.descriptions import UNKNOWN, describe
 
-__all__ = ["read", "write"]
-
 FILE_FORMAT = 5  # files of another one cannot be read
 DIGEST_BYTES = 32  # at the end of a file
 PLAIN = (type(None), bool, int, float, str)
@@ -34,7 +32,7 @@ def write(path, value):
     """Write a value to a file, atomically."""
     from sk_stormc import __version__
 
-    writer = Writer()
+    writer = NodeWriter()
     header = {
         "format": FILE_FORMAT,
         "version": __version__,
@@ -57,9 +55,8 @@ def read(path, kind, functions=()):
     if _digest(content[:-DIGEST_BYTES]) != content[-DIGEST_BYTES:]:
         raise ValueError(
             f"{name} must be a complete file of a Checkpoint, but its digest does not "
-            "match: it was truncated or "
-            "changed, is of another kind, or was written by a version before 0.4. Fit "
-            "again, or restore a copy"
+            "match: it was truncated or changed, is of another kind, or was written by "
+            "a version before 0.4. Fit again, or restore a copy"
         )
     try:
         with np.load(io.BytesIO(content[:-DIGEST_BYTES]), allow_pickle=False) as file:
@@ -70,7 +67,7 @@ def read(path, kind, functions=()):
                 f"version {header['version']} wrote it. Fit again, or resume the fit "
                 "with that version"
             )
-        value = Reader(arrays, functions).value(header["value"])
+        value = NodeReader(arrays, functions).value(header["value"])
     except Exception as error:  # only files made by hand cause other errors
         raise ValueError(
             f"{name} must be a file that a Checkpoint of this version wrote: {error}"
@@ -86,7 +83,7 @@ def _digest(content):
     return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
 
 
-class Writer:
+class NodeWriter:
     """Converts a value to nodes, and collects its arrays."""
 
     def __init__(self):
@@ -138,7 +135,7 @@ class Writer:
         )
 
 
-class Reader:
+class NodeReader:
     """Converts nodes to values."""
 
     def __init__(self, arrays, functions):

@@ -7,8 +7,6 @@ import numpy as np
 
 from sk_stormc.engine.steps import keep_in_domain
 
-__all__ = ["curvature", "curvatures"]
-
 # Minibatches whose curvature is estimated. With fewer, a learning rate would depend on
 # which ones are drawn.
 CURVATURE_BATCHES = 16
@@ -54,11 +52,10 @@ def curvatures(oracle, x, size):
                 break
             if k or not length:
                 v = v_new / top
-            # the step h changes F by a thousandth in any unit, and x by more than
-            # rounding
-            # a step of the length of x
+            # The next step changes F by a thousandth, in any unit. It changes x by more
+            # than rounding, because a gradient that is constant near x may change
+            # farther away, and by no more than the length of x.
             longest = float(np.linalg.norm(x) / np.linalg.norm(v)) or math.inf
-            # a gradient that is constant near x may change farther away
             least = rounding * longest if longest < math.inf else 0.0
             step = max(min(1e-3 * length / top, longest), least)
             if step > 1e-7 * h:  # otherwise F is a rounding error

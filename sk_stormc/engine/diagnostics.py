@@ -11,15 +11,6 @@ from sk_stormc.engine.results import StopReason
 from sk_stormc.engine.steps import keep_in_domain
 from sk_stormc.utils.warnings import warn
 
-__all__ = [
-    "is_unbounded",
-    "warn_if_clipped",
-    "warn_if_far",
-    "warn_if_flat",
-    "warn_if_unconverged",
-    "warn_of_the_end",
-]
-
 BUDGETS = (StopReason.MAX_ITER, StopReason.MAX_IFO)
 
 
@@ -34,17 +25,15 @@ def warn_of_the_end(solver, oracle, result, comparable, unlimited):
         _warn(
             solver,
             f"met a value that is not finite at iteration {result.n_iter}; the best "
-            "finite iterate (objective "
-            f"{result.fun:.6g}) is kept. Decrease learning_rate, use "
-            "learning_rate='auto', or rescale the data.",
+            f"finite iterate (objective {result.fun:.6g}) is kept. Decrease "
+            "learning_rate, use learning_rate='auto', or rescale the data.",
         )
     elif reason == StopReason.DIVERGED:
         _warn(
             solver,
             "went up on this stream, with shorter steps too: it ends at iteration "
-            f"{result.n_iter}, and the best point "
-            f"recorded is kept (objective {result.fun:.6g}). "
-            f"{_for_streams(solver, oracle.source)}",
+            f"{result.n_iter}, and the best point recorded is kept (objective "
+            f"{result.fun:.6g}). {_for_streams(solver, oracle.source)}",
         )
     elif (
         reason == StopReason.MAX_IFO
@@ -54,10 +43,9 @@ def warn_of_the_end(solver, oracle, result, comparable, unlimited):
         spent, step = int(result.ifo[-1]), solver.cost(oracle, result.state.state)
         _warn(
             solver,
-            "made no iteration and returns its starting point: the start took "
-            f"{spent} IFO and an iteration takes "
-            f"{step}, where max_ifo={solver.max_ifo} is allowed. Raise max_ifo to at "
-            f"least {spent + step}.",
+            f"made no iteration and returns its starting point: the start took {spent} "
+            f"IFO and an iteration takes {step}, where max_ifo={solver.max_ifo} is "
+            f"allowed. Raise max_ifo to at least {spent + step}.",
         )
     elif reason in (*BUDGETS, StopReason.NO_DECREASE) and is_unbounded(
         oracle.problem, result.state, result.x, result.fun
@@ -65,9 +53,8 @@ def warn_of_the_end(solver, oracle, result, comparable, unlimited):
         _warn(
             solver,
             f"stops at {result.fun:.6g} after {result.ifo[-1]} IFO, while the "
-            "objective still falls: it seems "
-            "unbounded below. Add a constraint or a penalty, or more samples than "
-            "variables.",
+            "objective still falls: it seems unbounded below. Add a constraint or a "
+            "penalty, or more samples than variables.",
         )
     elif reason == StopReason.NO_DECREASE and solver.tol:
         _warn(
@@ -103,8 +90,7 @@ def _warn_if_above(solver, result):
     _warn(
         solver,
         f"returns its last point, whose objective {result.fun:.6g} is {excess}. Use "
-        f"{_instead(solver)}a smaller "
-        "learning_rate or larger batches.",
+        f"{_instead(solver)}a smaller learning_rate or larger batches.",
     )
     return is_above
 
@@ -122,8 +108,7 @@ def _warn_if_uphill(solver, oracle, result):
     _warn(
         solver,
         f"{where}: over the last rows it is {result.fun:.6g}, and that of the start "
-        f"{oracle.problem.objective(start):.6g}. "
-        f"{_for_streams(solver, oracle.source)}",
+        f"{oracle.problem.objective(start):.6g}. {_for_streams(solver, oracle.source)}",
     )
 
 
@@ -160,9 +145,8 @@ def warn_if_unconverged(solver, result, instead=""):
     _warn(
         solver,
         f"has not converged: its budget ended after {result.n_iter} iterations and "
-        f"{result.ifo[-1]} IFO with "
-        f"|x~ - x| / learning_rate {far} its first value, where tol={solver.tol:g} "
-        f"was asked for. Raise {name} or "
+        f"{result.ifo[-1]} IFO with |x~ - x| / learning_rate {far} its first value, "
+        f"where tol={solver.tol:g} was asked for. Raise {name} or "
         f"tol{', or take ' * bool(instead)}{instead}.",
     )
 
@@ -179,9 +163,8 @@ def warn_if_clipped(solver, oracle):
         _warn(
             solver,
             f"clips u to {type(problem).__name__}.inner_floor={problem.inner_floor}, "
-            f"where {oracle.n_below} entries of "
-            "g(x), over all components, are below it. F is then not the gradient, so "
-            "that the run may stall or end "
+            f"where {oracle.n_below} entries of g(x), over all components, are below "
+            "it. F is then not the gradient, so that the run may stall or end "
             "elsewhere. Lower inner_floor to the end of the domain of f, or start "
             "where g(x) is above it.",
         )
@@ -197,10 +180,9 @@ def warn_if_flat(solver, problem, result):
         _warn(
             solver,
             "returns its starting point, where the gradient is exactly 0. It may be a "
-            "minimum or another stationary "
-            "point, or the functions may have no slope there, as counts, comparisons, "
-            "jnp.sign and ReLUs of negative "
-            "numbers have none. Start elsewhere to see which.",
+            "minimum or another stationary point, or the functions may have no slope "
+            "there, as counts, comparisons, jnp.sign and ReLUs of negative numbers "
+            "have none. Start elsewhere to see which.",
         )
 
 
@@ -244,10 +226,8 @@ def warn_if_far(solver, oracle, result, default):
         _warn(
             solver,
             f"stops at {result.fun:.6g}, above the objective {fun:.6g} of the "
-            "problem's own starting point: tol="
-            f"{solver.tol:g} is relative to |x~ - x| / learning_rate at x0, which is "
-            "far away. Leave out x0, or lower "
-            "tol.",
+            f"problem's own starting point: tol={solver.tol:g} is relative to |x~ - x| "
+            "/ learning_rate at x0, which is far away. Leave out x0, or lower tol.",
         )
         return True
     return False

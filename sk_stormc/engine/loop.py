@@ -17,7 +17,7 @@ from sk_stormc.engine.results import (
     RunState,
     SolverResult,
     StopReason,
-    outcome,
+    result_of,
 )
 from sk_stormc.engine.stopping import Stopping, StoppingRule
 from sk_stormc.engine.stream_policy import StreamPolicy
@@ -28,8 +28,6 @@ from sk_stormc.utils.validation import (
     drawn_seed,
     is_integer,
 )
-
-__all__ = ["DEFAULT_PASSES", "Loop", "run"]
 
 DEFAULT_PASSES = 100  # the budget if neither max_iter nor max_ifo is given
 # parameters that may change when a run continues
@@ -80,10 +78,8 @@ def run(
         with _ending_by_ctrl_c(loop):
             try:
                 _iterate(solver, oracle, loop)
-            finally:
-                if (
-                    loop.stream is not None and loop.reason is not None
-                ):  # also if Ctrl-C comes before the result
+            finally:  # also if Ctrl-C comes before the result
+                if loop.stream is not None and loop.reason is not None:
                     loop.stream.store_last(oracle, run)
         result = _result(solver, oracle, loop)
         loop.rule = None  # break a reference cycle, which would keep a stream's rows
@@ -133,9 +129,8 @@ def _ending_by_ctrl_c(loop):
         return
 
     def note(signum, frame):
-        if (
-            loop.interrupted and loop.reason is None
-        ):  # do not disturb a run that is already ending
+        # do not disturb a run that is already ending
+        if loop.interrupted and loop.reason is None:
             raise KeyboardInterrupt
         loop.interrupted = True
 
@@ -219,8 +214,7 @@ def _check_state(solver, problem, state, x0, random_state):
         if not abs(fun - state.best_fun) <= rounding:
             raise ValueError(
                 "state must come from a run on the same data: the objective at its "
-                f"best point is {fun:.9g} here, "
-                f"and was {state.best_fun:.9g}"
+                f"best point is {fun:.9g} here, and was {state.best_fun:.9g}"
             )
 
 
@@ -271,9 +265,8 @@ class Loop:
     def after_iteration(self):
         """Record, measure and count, and set ``reason`` if the run should end."""
         s, run = self.run.state, self.run
-        if (
-            s.t > run.last_processed
-        ):  # otherwise a run continues, whose last iteration was processed before
+        # otherwise a run continues, whose last iteration was processed before
+        if s.t > run.last_processed:
             run.last_processed = s.t
             self._measure_and_record(s)
         if self.reason is None and self.solver.tol and self.rule.converged(s):
@@ -403,16 +396,12 @@ def _result(solver, oracle, loop):
         fun = records[-1][2] if is_recorded else oracle.reported(x)
     if not records or records[-1] != (t, oracle.ifo, fun):
         records.append((t, oracle.ifo, fun))
-    iterations, ifo, curve = zip(*records, strict=True)
-    return SolverResult(
-        x=x,
-        fun=fun,
-        loss_curve=np.array(curve),
-        ifo=np.array(ifo),
+    return result_of(
+        records,
+        x,
+        reason,
         n_evaluations=dict(oracle.n_evaluations),
-        **outcome(t, reason),
         residual=loop.rule.residual(),
         n_guarded=oracle.n_guarded,
         state=run,
-        record_iterations=np.array(iterations),
     )

@@ -13,19 +13,6 @@ from scipy.optimize import OptimizeResult
 from sk_stormc.engine.steps import StepRule
 from sk_stormc.engine.stopping import Stopping
 
-__all__ = [
-    "MethodState",
-    "Record",
-    "Recorded",
-    "Report",
-    "RunState",
-    "SolverResult",
-    "StopReason",
-    "changed",
-    "joined",
-    "outcome",
-]
-
 
 class StopReason:
     """Why a run ended: the values of ``stop_reason``.
@@ -37,24 +24,23 @@ class StopReason:
     'converged'
     """
 
-    # : |x~ - x| / eta from full gradients fell to tol times its first value, or to
-    # rounding
+    #: |x~ - x| / eta from full gradients fell to tol times its first value, or to
+    #: rounding
     CONVERGED = "converged"
     MAX_ITER = "max_iter"  #: max_iter iterations were made
     MAX_IFO = "max_ifo"  #: the next iteration would have exceeded max_ifo
-    # : a value was not finite, or |F| above 1/eps times the first; x is the best record
+    #: a value was not finite, or |F| above 1/eps times the first; x is the best record
     NON_FINITE = "non_finite"
-    # : on a stream, the objective rose above the start, with shorter steps too; x is
-    # the best
+    #: on a stream, the objective rose above the start, with shorter steps too; x is
+    #: the best
     DIVERGED = "diverged"
-    # : no step lowers the objective, which is not known to be at its minimum
+    #: no step lowers the objective, which is not known to be at its minimum
     NO_DECREASE = "no_decrease"
     EXHAUSTED = "exhausted"  #: the stream has no rows for another iteration
     CALLBACK = "callback"  #: on_record returned a true value
     TIME_LIMIT = "time_limit"  #: the seconds of a portfolio's time_limit ended
-    INTERRUPTED = (
-        "interrupted"  #: Ctrl-C; the state is that after the last complete iteration
-    )
+    #: Ctrl-C; the state is that after the last complete iteration
+    INTERRUPTED = "interrupted"
 
 
 MESSAGES = {  # messages of a SolverResult, whose status is the index here
@@ -101,10 +87,10 @@ class MethodState:
     """
 
     x: np.ndarray
-    t: int = 0
-    rule: StepRule | None = None
-    velocity: np.ndarray | None = None
-    residual: float | None = None
+    t: int = field(default=0, kw_only=True)
+    rule: StepRule | None = field(default=None, kw_only=True)
+    velocity: np.ndarray | None = field(default=None, kw_only=True)
+    residual: float | None = field(default=None, kw_only=True)
 
 
 # standard errors of a mean, of which chance explains fewer, also if it is of t values
@@ -142,15 +128,12 @@ class RunState:
     milestones: tuple[np.ndarray | None, np.ndarray | None] = (None, None)
     next_record: float = 0
     last_processed: int = -1  # the last iteration that the loop has processed
-    first_length: float = (
-        0.0  # the first residual that is not 0, the scale for overflow
-    )
+    first_length: float = 0.0  # the first residual > 0, the scale for overflow
     stopping: Stopping = field(default_factory=Stopping)  # state of the stopping rule
     overflowed: bool = False  # the run cannot continue
     start: np.ndarray | None = None  # x_0
-    best_gain: float = (
-        0.0  # on a stream: Phi at x_0 minus that at best_x, over the same rows
-    )
+    # on a stream: Phi at x_0 minus that at best_x, over the same rows
+    best_gain: float = 0.0
     # on a stream: x at the last record and its place, and how far Phi at records since
     # the last restart was above that at x_0 over later rows, in standard errors
     recorded: tuple[np.ndarray, Any] | None = None
@@ -299,6 +282,24 @@ def outcome(n_iter, reason):
         "status": list(MESSAGES).index(reason),
         "message": MESSAGES[reason],
     }
+
+
+def result_of(records, x, reason, *, n_evaluations, state=None, **entries):
+    """The `SolverResult` of a run whose last record (iteration, ifo, fun) is at x."""
+    iterations, ifo, curve = zip(*records, strict=True)
+    result = {
+        "x": x,
+        "fun": curve[-1],
+        "loss_curve": np.array(curve),
+        "ifo": np.array(ifo),
+        "n_evaluations": n_evaluations,
+        **outcome(iterations[-1], reason),
+        "residual": math.nan,
+        "n_guarded": 0,
+        "state": state,
+        "record_iterations": np.array(iterations),
+    }
+    return SolverResult(result | entries)
 
 
 def changed(result, **entries):

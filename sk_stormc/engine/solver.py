@@ -25,6 +25,7 @@ from sk_stormc.engine.steps import (
     Inertia,
     Limit,
     StepRule,
+    check_sizes,
     proximal_point,
     step_direction,
 )
@@ -40,12 +41,11 @@ from sk_stormc.utils.validation import (
     check_number,
     check_parameters,
     check_schedule,
+    check_verbose,
     is_list,
     is_word,
     plain,
 )
-
-__all__ = ["MAX_FULL_BATCH", "CompositionalSolver", "advised"]
 
 # number of components up to which "auto" batches contain all of them
 MAX_FULL_BATCH = 1024
@@ -83,18 +83,30 @@ def advised(problem, name):
     return "auto"
 
 
-def _misuse_of_step(solver, returned):
-    """The error for a step that returns something or counts the iterations."""
-    what = "must not change s.t: the loop counts the iterations"
+def _check_step(solver, s, before, returned):
+    """Raise a TypeError for a step that returns something, counts the iterations, or
+    does not assign a point to s.x."""
+    t, x = before
     if returned is not None:
         kind = type(returned).__name__
         what = f"must assign to the fields of s and return None, got {kind}"
-    return TypeError(f"{type(solver).__name__}.step {what}")
+    elif s.t != t:
+        what = "must not change s.t: the loop counts the iterations"
+    elif s.x is x and not t:  # later steps may stay where they are
+        what = "must assign a new array to s.x, the next point: it left that of x_0"
+    elif np.shape(s.x) != x.shape:
+        what = f"must assign to s.x of shape {x.shape}, got shape {np.shape(s.x)}"
+    else:
+        return
+    raise TypeError(f"{type(solver).__name__}.step {what}")
 
 
 class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
-    """Base class of the methods. Users call `solve`. Authors write `init_state` and
-    `step`.
+    """Base class of the methods. Users call `solve`.
+
+    Authors write `init_state` and `step`. They may also write `cost`, `finish`,
+    `run_metric`, `default_budget`, `needed_to_stream`, `accept`, and `iterate` in place
+    of `step`. All other methods are ours: authors call them, and do not override them.
 
     These parameters are common to the methods. A method declares those that it needs in
     its ``__init__``, which only stores them. It inherits their checks, and also their
@@ -131,6 +143,8 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
         apply too.
     instead : str
         The alternative that warnings recommend. Empty if there is none.
+    name : str
+        The name of the class, by which records and messages call the method.
 
     Examples
     --------
@@ -170,6 +184,8 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
         "tol": partial(check_number, low=0),
     }
     instead = "solver='storm-c'"
+    name: str
+    resumable = True  # a run can continue from the state of an earlier one
 
     # defaults for methods without the parameter
     learning_rate: float | Schedule | Auto = "auto"
@@ -182,9 +198,10 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
+        cls.name = cls.__name__
         inherit_parameters(cls)
 
-    # methods that an author must write
+    # you write: these two
 
     @abstractmethod
     def init_state(self, oracle, x):
@@ -220,7 +237,7 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
             "s, loop)"
         )
 
-    # methods that an author may override
+    # you write: these, if the defaults do not fit
 
     def cost(self, oracle, s):
         """IFO of the next `step`, by default that of three batches of the sizes
@@ -282,13 +299,12 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
         """Iterate until the loop has a reason to stop."""
         loop.after_iteration()
         while loop.reason is None:
-            t, returned = s.t, self.step(oracle, s)
-            if returned is not None or s.t != t:
-                raise _misuse_of_step(self, returned)
+            before = s.t, s.x
+            _check_step(self, s, before, self.step(oracle, s))
             s.t += 1
             loop.after_iteration()
 
-    # methods that authors call in init_state and step
+    # ours: for init_state and step
 
     def auto(self, name, problem, rule):
         """A parameter's value: the user's, the problem's advice, or the method's
@@ -366,6 +382,7 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
         -------
         StepRule
         """
+        check_sizes(size)
         problem, smoothness = oracle.problem, 0.0
         eta = self.auto("learning_rate", problem, None)
         if eta is None:
@@ -446,9 +463,13 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
     def length(self, oracle, s, x, F):
         """The residual |x~ - x| / eta at x along F for the stopping rule, in the norm
         of the inverse preconditioner."""
+        return self.direction(oracle, s, x, F).length
+
+    def direction(self, oracle, s, x, F):
+        """The `Direction` of a step from x along F at the learning rate of the
+        state."""
         eta = 1.0 if s.rule is None else at(s.rule.learning_rate, s.t)
-        metric = oracle.metric.at(x, s.t)
-        return step_direction(oracle.problem, metric, x, F, eta).length
+        return step_direction(oracle.problem, oracle.metric.at(x, s.t), x, F, eta)
 
     def proximal_point(self, oracle, s, F):
         """x~ of step 5 of Algorithm 1: the end of the unshortened step from ``s.x``
@@ -456,7 +477,7 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
         eta = at(s.rule.learning_rate, s.t)
         return proximal_point(oracle.problem, oracle.metric.at(s.x, s.t), s.x, F, eta)
 
-    # methods that users call
+    # ours: for users
 
     def solve(
         self,
@@ -492,8 +513,8 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
             Function that is called with each record, which has the attributes
             iteration, ifo, fun and x. The run stops when it returns a true value or
             raises StopIteration.
-        verbose : {0, 1}, default=0
-            If 1, print a line for each record: iteration, passes, objective, the
+        verbose : int, default=0
+            If positive, print a line for each record: iteration, passes, objective, the
             quantity that is compared with tol, and seconds.
         first_residual : float, default=None
             The value to which tol is relative. None means |x~ - x| / eta at x0. If x0
@@ -527,7 +548,7 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
             setattr(solver, name, plain(value))
         check_parameters(solver)
         check_int("record_every", record_every, low=1, words=(None,))
-        check_choice("verbose", verbose, (0, 1, False, True))
+        check_verbose("verbose", verbose)
         check_callable("on_record", on_record, words=(None,))
         solver.accept(problem)
         record_every = plain(record_every)

@@ -19,22 +19,6 @@ from sk_stormc.core.unit import InUnit
 from sk_stormc.utils.types import Array
 from sk_stormc.utils.validation import is_list, plain, short
 
-__all__ = [
-    "Direction",
-    "Estimate",
-    "Inertia",
-    "Limit",
-    "StepRule",
-    "advance",
-    "advance_inner",
-    "advance_outer",
-    "guard",
-    "keep_in_domain",
-    "proximal_point",
-    "start",
-    "step_direction",
-]
-
 # steps 2, 3 and 7 to 10: the estimates
 
 
@@ -127,10 +111,20 @@ def start(oracle: Any, x: Array, size: tuple) -> Estimate:
     >>> oracle.ifo, first.u.shape
     (25, (1,))
     """
+    check_sizes(size)
     inner = oracle.draw("inner", size[0])
     u = guard(oracle, oracle.inner(x, inner), None)
     J = oracle.jacobian(x, oracle.draw_jacobian(size[1], inner))
     return Estimate(x, u, J, oracle.gradient(x, u, J, oracle.draw("outer", size[2])))
+
+
+def check_sizes(size):
+    """Raise a ValueError for batch sizes of another form."""
+    if not is_list(size) or len(size) != 3:
+        raise ValueError(
+            "the batch sizes of a step must be three, (B_g, B_dg, B_f), as self.sizes "
+            f"returns them, got {short(size)}"
+        )
 
 
 def advance(oracle: Any, old: Any, x: Array, momentum: tuple, size: tuple) -> Estimate:
@@ -177,39 +171,45 @@ def advance(oracle: Any, old: Any, x: Array, momentum: tuple, size: tuple) -> Es
         raise ValueError(
             f"momentum must be three numbers, for u, J and F, got {short(momentum)}"
         )
-    u, J, old_J = advance_inner(oracle, old, x, momentum, size)  # steps 8 and 9
-    return advance_outer(oracle, old, old_J, (x, u, J), momentum[2], size)  # step 10
+    check_sizes(size)
+    u, J, J_old = advance_inner(oracle, old, x, momentum, size)
+    return advance_outer(oracle, old, J_old, (x, u, J), momentum[2], size)
+
+
+def corrected(a, old, before, now):
+    """The recursive estimate (1 - a) (old - before) + now, where ``before`` and ``now``
+    are the values of one batch at the old point and at the new one."""
+    return (1 - a) * (old - before) + now
 
 
 def advance_inner(oracle, old, x, momentum, size):
-    """The estimates u and J of `advance` (steps 8 and 9), and the J at the old point
-    that step 10 needs."""
-    a_g, a_dg, a_phi = momentum
+    """Steps 7 to 9: u and J at x, and the J at the old point that step 10 needs."""
+    a_g, a_dg, a_Phi = momentum
     batch = oracle.draw("inner", size[0])
     slope = oracle.draw_jacobian(size[1], batch)
     correct_u = not (batch.full or a_g == 1)
     correct_J = not (slope.full or slope.anew or a_dg == 1)
     # step 10 with Jacobians of two batches would accumulate their differences
-    needs_old_J = slope.anew and a_phi != 1 and size[2] is not None
+    needs_J_old = slope.anew and a_Phi != 1 and size[2] is not None
 
-    before, (u, J) = oracle.inner_pair(
-        old.x, x, batch, slope, correct_u, correct_J or needs_old_J
+    (u_before, J_before), (u, J) = oracle.inner_pair(
+        old.x, x, batch, slope, correct_u, correct_J or needs_J_old
     )
     if correct_u:
-        u = (1 - a_g) * (old.u - before[0]) + u  # step 8
+        u = corrected(a_g, old.u, u_before, u)  # step 8
     u = guard(oracle, u, old.u if correct_u else None)
     if correct_J:
-        J = (1 - a_dg) * (old.J - before[1]) + J  # step 9
-    return u, J, before[1] if needs_old_J else old.J
+        J = corrected(a_dg, old.J, J_before, J)  # step 9
+    return u, J, J_before if needs_J_old else old.J
 
 
-def advance_outer(oracle, old, old_J, new, a_phi, size):
-    """Step 10 of `advance`: F at new = (x, u, J)."""
+def advance_outer(oracle, old, J_old, new, a_Phi, size):
+    """Steps 7 and 10: F at new = (x, u, J)."""
     batch = oracle.draw("outer", size[2])
-    if batch.full or a_phi == 1:
+    if batch.full or a_Phi == 1:
         return Estimate(*new, oracle.gradient(*new, batch))
-    before, F = oracle.gradient_pair((old.x, old.u, old_J), new, batch)
-    return Estimate(*new, (1 - a_phi) * (old.F - before) + F)
+    F_before, F = oracle.gradient_pair((old.x, old.u, J_old), new, batch)
+    return Estimate(*new, corrected(a_Phi, old.F, F_before, F))  # step 10
 
 
 # steps 5 and 6: the next point
@@ -239,9 +239,8 @@ class Direction:
 def proximal_point(problem, metric, x, F, eta):
     """x~ = prox_{eta R}(x - eta metric F), step 5 of Algorithm 1."""
     x_tilde = x - eta * metric.apply(F)
-    if (
-        problem.penalty is None or not np.isfinite(x_tilde).all()
-    ):  # the loop handles values that are not finite
+    # the loop handles values that are not finite
+    if problem.penalty is None or not np.isfinite(x_tilde).all():
         return x_tilde
     return problem.penalty.prox(x_tilde, metric.prox_step(eta))
 
@@ -349,10 +348,8 @@ class StepRule:
         """The end point of a step along ``direction``: x~, or a point before it if the
         limit shortens the step."""
         if self.limit is not None:
-            return (
-                x
-                - (eta * self.limit.gamma(problem, metric, direction, t)) * direction.q
-            )
+            gamma = self.limit.gamma(problem, metric, direction, t)
+            return x - (eta * gamma) * direction.q
         # x~ itself has exact zeros
         return x - eta * direction.q if direction.target is None else direction.target
 

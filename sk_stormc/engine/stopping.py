@@ -21,8 +21,6 @@ from sk_stormc.core.penalties import projected
 from sk_stormc.core.schedules import at
 from sk_stormc.engine.steps import start, step_direction
 
-__all__ = ["Gap", "Stopping", "StoppingRule", "point_beside"]
-
 
 @dataclass(frozen=True)
 class Gap:
@@ -236,15 +234,15 @@ class StoppingRule:
         return stopping.compared_at == s.t and stopping.ratio <= self.solver.tol
 
     def _confirms_at(self, s):
-        """Whether the exact value at ``s.x`` is small enough. If so, that at the
-        method's final point is computed."""
+        """Whether the exact value at ``s.x`` is small enough. The run then returns the
+        method's final point if the value there is as small, and otherwise ``s.x``."""
         stopping = self.run.stopping
         if stopping.compared_at != s.t:  # F is exact at s.x, but not at x_0
             self._compare_full_gradients(s, s.x)
         if not self._is_confirmed(s):
             return False
         x = self.solver.finish(self.oracle, s)
-        if x is not s.x and stopping.point is s.x:
+        if not np.array_equal(x, s.x):
             ratio = stopping.ratio
             stopping.next_comparison = 0.0  # the run ends for any result
             self._compare_full_gradients(s, x)

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from sk_stormc.core.schedules import at
 from sk_stormc.engine.results import MethodState, StopReason
 
-__all__ = ["StreamPolicy"]
-
 
 class StreamPolicy:
     """What differs on a stream, whose rows may be exhausted, and whose objective is

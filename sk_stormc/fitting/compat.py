@@ -29,8 +29,6 @@ except ImportError:
         return method
 
 
-__all__ = ["CallbackSupportMixin", "callbacks_of", "open_context", "with_callbacks"]
-
 NEEDED = ("subcontext", "call_on_fit_task_begin", "call_on_fit_task_end")
 
 

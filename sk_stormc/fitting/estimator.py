@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import NotFittedError
 
 from sk_stormc.engine.diagnostics import warn_if_unconverged
 from sk_stormc.engine.results import Recorded
@@ -28,14 +28,12 @@ from sk_stormc.utils.validation import (
     check_int,
     check_number,
     check_parameters,
+    check_verbose,
     drawn_seed,
     is_integer,
     is_word,
     seeded,
 )
-from sk_stormc.utils.warnings import warn
-
-__all__ = ["CompositionalEstimator", "only_if", "streams"]
 
 
 def _version():
@@ -101,6 +99,23 @@ class StreamRun:
     state: Any = None  # of the run
     waiting: tuple = ()  # the rows before the beginning
 
+    @property
+    def n_waiting(self):
+        """The number of rows before the beginning."""
+        return sum(part.shape[0] for part, *_ in self.waiting)
+
+    def with_waiting(self, rows):
+        """The run with further rows before the beginning, which are copied, because
+        callers may reuse arrays."""
+        return replace(
+            self, waiting=(*self.waiting, tuple(part.copy() for part in rows))
+        )
+
+    def first_waiting(self, n):
+        """The first n rows, as the only batch of a stream."""
+        columns = map(stack, zip(*self.waiting, strict=True))
+        return [tuple(part[:n] for part in columns)]
+
 
 class CompositionalEstimator(
     CallbackSupportMixin, Recorded, DocumentationLinkMixin, BaseEstimator
@@ -120,9 +135,9 @@ class CompositionalEstimator(
         value.
     tol : float, default=None
         Tolerance, passed to the solver. None keeps the solver's own value.
-    verbose : {0, 1}, default=0
-        If 1, print a line for each record. Exact solutions of values, and calls of
-        `partial_fit`, have one line.
+    verbose : int, default=0
+        If positive, print a line for each record. Exact solutions of values, and calls
+        of `partial_fit`, have one line.
     random_state : int, RandomState instance or None, default=None
         Seed of the batches. Results are bit-for-bit reproducible for a given seed.
 
@@ -153,7 +168,7 @@ class CompositionalEstimator(
     checks: dict[str, Callable] = {
         "max_iter": partial(check_int, low=1, words=(None,)),
         "tol": partial(check_number, low=0, words=(None,)),
-        "verbose": partial(check_choice, choices=(0, 1, False, True)),
+        "verbose": check_verbose,
         "random_state": lambda name, value: seeded(value),
     }
     _free_to_resume: tuple[str, ...] = FREE
@@ -166,6 +181,8 @@ class CompositionalEstimator(
     stop_reason_: str
     # what `partial_fit` continues from: a `StreamRun`, or sums over the rows so far
     _stream: Any = None
+    _progress: Any = None  # of the last fit, from which `resume` continues
+    _pass_ifo: Any = None
     objective_label = "objective"
     many_minima = False  # whether the objective has many local minima
 
@@ -254,15 +271,14 @@ class CompositionalEstimator(
             is not used. The fitted attributes are then unchanged. Exact methods of
             portfolios begin again, so they accept other data.
         """
-        progress = vars(self).get("_progress")
+        progress = self._progress
         kept = [one for one in callbacks_of(self) if isinstance(one, KeepsFits)]
         if progress is None and kept:
             progress = kept[-1].load(self)
         if progress is None:
             raise NotFittedError(
-                f"{type(self).__name__} has no fit to resume: call fit first, or set "
-                "a Checkpoint whose file exists "
-                "with set_callbacks"
+                f"{type(self).__name__} has no fit to resume: call fit first, or set a "
+                "Checkpoint whose file exists with set_callbacks"
             )
         return self._fit(X, y, before=progress, **fit_params)
 
@@ -276,12 +292,12 @@ class CompositionalEstimator(
         """
         solver = self.solver_
         return {
-            "label": solver if isinstance(solver, str) else type(solver).__name__,
+            "label": solver if isinstance(solver, str) else solver.name,
             "ifo": self.ifo_,
             "objective": self.loss_curve_,
             "iterations": vars(self).get("record_iterations_"),
             # None for streams, which have no passes
-            "pass_ifo": vars(self).get("_pass_ifo"),
+            "pass_ifo": self._pass_ifo,
             "objective_label": self.objective_label,
         }
 
@@ -358,72 +374,65 @@ class CompositionalEstimator(
         self._report_result()
         return self
 
-    def _stream_on(self, rows, window, open_stream, x0, settles=False):
-        """Continue the run of a stream on more rows. Budgets and tol are not used,
-        because a run ends with its rows.
+    def _stream_on(self, rows, window, open_stream, x0):
+        """Continue the run of a stream on more rows, or begin it if there are
+        ``window`` rows. Return its result, or None if nothing was run.
 
-        This is called within `_at_once`. The run uses a fork of the stream, so that the
-        stream itself does not change if an exception is raised.
+        Budgets and tol are not used, because a run ends with its rows. This is called
+        within `_at_once`.
         """
         solver = self._stepping_solver().set_params(max_iter=None, max_ifo=None, tol=0)
-        first_call = self._stream is None
-        run = StreamRun(self._seed(), x0) if first_call else self._stream
-        short = False
-        if run.stream is None:
-            before = sum(part.shape[0] for part, *_ in run.waiting)
-            kept = tuple(part.copy() for part in rows)  # callers may reuse arrays
-            run = replace(run, waiting=(*run.waiting, kept))
-            n = before + rows[0].shape[0]
-            short = n < window
-            renewed = settles and run.x0 is None and milestone(n) > before
-            if short and not first_call and not renewed:
-                self._stream = run
-                return None
-            first_rows = run.waiting
-            if short and settles:
-                columns = map(stack, zip(*run.waiting, strict=True))
-                first_rows = [tuple(part[: milestone(n)] for part in columns)]
-            elif short and run.x0 is None:
-                warn(
-                    f"{type(self).__name__} stays at its starting point until about "
-                    f"{window} rows have come, which give the scale of the steps. Use "
-                    "fit for shorter data.",
-                    ConvergenceWarning,
-                )
-            stream = open_stream(first_rows)
-        elif self.stop_reason_ in (StopReason.NON_FINITE, StopReason.DIVERGED):
+        run = StreamRun(self._seed(), x0) if self._stream is None else self._stream
+        if run.stream is not None:
+            return self._continue_stream(solver, run, rows)
+        before, run = run.n_waiting, run.with_waiting(rows)
+        n = run.n_waiting
+        if n >= window:
+            return self._run_stream(solver, run, open_stream(run.waiting))
+        # the starting point may depend on the rows, as that of values does
+        is_new, n_known, result = self._stream is None, milestone(n), None
+        if is_new or (run.x0 is None and n_known > before):
+            stream = open_stream(run.first_waiting(n_known))
+            result = self._run_stream(solver, run, stream, only_start=True)
+        self._stream = run
+        return result
+
+    def _continue_stream(self, solver, run, rows):
+        """Continue a run on a fork of its stream, so that the stream itself does not
+        change if an exception is raised."""
+        if self.stop_reason_ in (StopReason.NON_FINITE, StopReason.DIVERGED):
             raise ValueError(
                 f"partial_fit cannot go on after stop_reason_={self.stop_reason_!r}: "
-                "begin again with fit or a clone, "
-                "and a smaller learning_rate"
+                "begin again with fit or a clone, and a smaller learning_rate"
             )
-        elif type(solver) is not type(self.solver_):
+        if type(solver) is not type(self.solver_):
             raise ValueError(
-                f"solver must stay {type(self.solver_).__name__} while its stream "
-                f"goes on, got {self.solver!r}: begin "
-                "again with fit or a clone"
+                f"solver must stay {self.solver_.name} while its stream goes on, got "
+                f"{self.solver!r}: begin again with fit or a clone"
             )
-        else:
-            stream = run.stream.fork()
-            stream.feed(*rows)
-            if stream.starved():
-                self._stream = replace(run, stream=stream)
-                return None
+        stream = run.stream.fork()
+        stream.feed(*rows)
+        if not stream.starved():
+            return self._run_stream(solver, run, stream)
+        self._stream = replace(run, stream=stream)
+        return None
+
+    def _run_stream(self, solver, run, stream, only_start=False):
+        """Run the solver on a stream, or only determine its starting point. The results
+        become fitted attributes."""
         solver.accept(stream)
         result = solver.solve(
             stream,
             run.x0,
             random_state=run.seed,
             state=run.state,
-            on_record=lambda record: short,
+            on_record=lambda record: only_start,
         )
         if result.stop_reason == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         self._keep(solver, result)
-        self._stream = (
-            run if short else StreamRun(run.seed, stream=stream, state=result.state)
-        )
-        if short:
+        self._stream = StreamRun(run.seed, stream=stream, state=result.state)
+        if only_start:
             self.stop_reason_ = StopReason.EXHAUSTED
         return result
 
@@ -434,9 +443,8 @@ class CompositionalEstimator(
             solver = self.recorded()["label"]
             print(
                 f"{type(self).__name__}: {solver}, n_iter={self.n_iter_}, "
-                f"{self.objective_label} "
-                f"{self.loss_curve_[-1]:.8g} ({self.loss_curve_[0]:.8g} at the "
-                f"start), {self.stop_reason_}",
+                f"{self.objective_label} {self.loss_curve_[-1]:.8g} "
+                f"({self.loss_curve_[0]:.8g} at the start), {self.stop_reason_}",
                 flush=True,
             )
 
@@ -446,18 +454,18 @@ class CompositionalEstimator(
             return self.random_state
         return drawn_seed(self.random_state)
 
-    def _conclude(self, solver, result, instead=""):
+    def _conclude(self, method, result, instead=""):
         """After the result is stored, warn if a budget ended the fit, or raise
         KeyboardInterrupt again."""
         if result.stop_reason == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         # without a limit the solver has warned
-        if (solver.max_iter, solver.max_ifo) != (None, None):
-            warn_if_unconverged(solver, result, instead)
+        if (method.max_iter, method.max_ifo) != (None, None):
+            warn_if_unconverged(method, result, instead)
 
-    def _keep(self, solver, result, fit=None):
-        """Store a result as fitted attributes, and the progress for `resume`. This ends
-        a stream."""
+    def _keep(self, method, result, fit=None):
+        """Store the result of a `Method` as fitted attributes, and the progress for
+        `resume`. This ends a stream."""
         self._stream = None
         self._progress = fit and fit.progress
         self._pass_ifo = fit and fit.pass_ifo
@@ -466,4 +474,5 @@ class CompositionalEstimator(
         self.n_evaluations_ = result.n_evaluations
         self.n_iter_ = result.n_iter
         self.stop_reason_ = result.stop_reason
-        self.solver_ = solver
+        is_solver = isinstance(method, CompositionalSolver)
+        self.solver_ = method if is_solver else method.name

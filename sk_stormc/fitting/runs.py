@@ -5,12 +5,13 @@ import copy
 import math
 from dataclasses import dataclass, field
 from functools import wraps
+from typing import Any, Protocol
 
 import numpy as np
 from sklearn import get_config
 from sklearn.utils.validation import _get_feature_names
 
-from sk_stormc.engine.results import Record, RunState
+from sk_stormc.engine.results import Record, RunState, SolverResult
 from sk_stormc.fitting.compat import callbacks_of, open_context, with_callbacks
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.descriptions import (
@@ -21,8 +22,6 @@ from sk_stormc.utils.descriptions import (
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import F
 from sk_stormc.utils.validation import drawn_seed, is_integer, seeded
-
-__all__ = ["FREE", "Fit", "KeepsFits", "Progress", "with_fit"]
 
 # parameters that may change in a resumed fit
 FREE = (
@@ -35,6 +34,45 @@ FREE = (
     "random_state",
     "warm_start",
 )
+
+
+class Method(Protocol):
+    """What runs a fit: a solver, or an estimator's own method.
+
+    Attributes
+    ----------
+    name : str
+        The name in records, and in the identification of a fit.
+    max_iter, max_ifo : int or None
+        The budgets.
+    resumable : bool
+        Whether `resume` continues from the state of a run. Otherwise it repeats the
+        fit, and accepts other data.
+    """
+
+    name: str
+    max_iter: Any
+    max_ifo: Any
+    resumable: bool
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters that a resumed fit must have in common, besides `FREE`."""
+
+    def solve(self, problem: Any, x0: Any = None, **kwargs: Any) -> SolverResult:
+        """Run the method, or continue the run of a ``state``."""
+
+
+@dataclass(frozen=True)
+class Direct:
+    """A `Method` whose solution the estimator computes itself, without a run."""
+
+    name: str
+    max_iter = max_ifo = None
+    resumable = False
+
+    def get_params(self, deep=True):
+        """The parameters: none."""
+        return {}
 
 
 class KeepsFits:
@@ -140,9 +178,9 @@ class Fit:
                 check_unchanged(name, text, text, "a Checkpoint", "")
 
     @classmethod
-    def of_data(cls, estimator, solver, X, y=None, before=None, **metadata):
-        """A new fit with all parameters set in the solver, or the fit that resumes the
-        one before."""
+    def of_data(cls, estimator, method, X, y=None, before=None, **metadata):
+        """A new fit with all parameters set in the `Method`, or the fit that resumes
+        the one before."""
         metadata = {
             name: value for name, value in metadata.items() if value is not None
         }
@@ -151,12 +189,11 @@ class Fit:
         needs_y = estimator.__sklearn_tags__().target_tags.required
         data = {"X": X, "y": y if needs_y else None} | metadata
         data["names of X"] = _get_feature_names(X)
-        # other data are no error then
-        if isinstance(solver, str) or getattr(solver, "begins_again", False):
+        if not method.resumable:  # other data are no error then
             data = {}
         progress = Progress(
             type(estimator).__name__,
-            _described(estimator, solver),
+            _described(estimator, method),
             {name: fingerprint(value) for name, value in data.items()},
             seed if is_integer(seed) else copy.deepcopy(rng),
         )
@@ -166,12 +203,12 @@ class Fit:
         return cls(estimator, progress, rng, before, X, y, **metadata)
 
     @classmethod
-    def if_observed(cls, estimator, solver, X, y, before, **metadata):
+    def if_observed(cls, estimator, method, X, y, before, **metadata):
         """The fit, or None for an exact method that neither callbacks nor `resume` need
         to know of."""
-        if isinstance(solver, str) and before is None and not callbacks_of(estimator):
+        if not (method.resumable or before or callbacks_of(estimator)):
             return None
-        return cls.of_data(estimator, solver, X, y, before, **metadata)
+        return cls.of_data(estimator, method, X, y, before, **metadata)
 
     @classmethod
     def further(cls, estimator):
@@ -185,7 +222,7 @@ class Fit:
 
     def run(
         self,
-        solver,
+        method,
         problem,
         x0=None,
         *,
@@ -194,7 +231,7 @@ class Fit:
         n_before=0,
         **kwargs,
     ):
-        """Run the solver, or continue the corresponding run of the resumed fit.
+        """Run the `Method`, or continue the corresponding run of the resumed fit.
         Iterations begin after ``n_before``."""
         progress = self.progress
         self.pass_ifo = 2 * problem.n_inner + problem.n_outer
@@ -205,14 +242,14 @@ class Fit:
         self._show, self._n_before = show, n_before
         on_record = show if self._context is None else self._notify
         if state is None:
-            result = solver.solve(
+            result = method.solve(
                 problem, x0, random_state=self.rng, on_record=on_record, **kwargs
             )
         else:
             # skip the seed that the run had drawn
             drawn_seed(self.rng)
             self._losses = [fun for _, _, fun in state.records]
-            result = solver.solve(problem, state=state, on_record=on_record, **kwargs)
+            result = method.solve(problem, state=state, on_record=on_record, **kwargs)
             # the run was not finished, so later runs must be repeated
             if result.n_iter > state.t:
                 del self._states[number + 1 :]
@@ -326,7 +363,7 @@ def with_fit(method: F) -> F:
 # the identification of a fit
 
 
-def _described(estimator, solver):
+def _described(estimator, method):
     """Descriptions of the parameters that a resumed fit must have in common with this
     one."""
     free = (*estimator._free_to_resume, "solver")
@@ -335,11 +372,8 @@ def _described(estimator, solver):
         for name, value in vars(estimator).items()
         if name[0] != "_" and name[-1] != "_" and name not in free
     }
-    own = solver
-    if not isinstance(solver, str):
-        own = getattr(solver, "name", type(solver).__name__)
-        for name, value in solver.get_params(deep=False).items():
-            if name not in FREE:
-                parameters[f"solver__{name}"] = value
+    for name, value in method.get_params(deep=False).items():
+        if name not in FREE:
+            parameters[f"solver__{name}"] = value
     texts = {name: describe(value) for name, value in parameters.items()}
-    return {"solver": own} | texts
+    return {"solver": method.name} | texts

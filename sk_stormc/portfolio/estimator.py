@@ -144,7 +144,9 @@ class CompositionalPortfolio(CompositionalEstimator):
     transaction_cost : float or array-like of shape (n_assets,), default=0.0
         Cost of buying or selling a unit of weight, in the unit of the returns of one
         period. The objective contains sum_j transaction_cost_j |w_j -
-        previous_weights_j|. Labels are aligned as for ``constraint``.
+        previous_weights_j|, a cost in each period of holding. A cost that is paid once
+        for each trade, such as ``trading_cost`` of `walk_forward`, is divided by the
+        number of periods between two fits. Labels are aligned as for ``constraint``.
     max_turnover : float, default=None
         Upper bound of the sum of |w_j - previous_weights_j|. None means no bound.
     linear_constraints : str, list of str or (A, lower, upper), default=None
@@ -379,7 +381,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.weights_ = weights.astype(table.dtype, copy=False)
         self.dual_gap_ = result.gap
         self._labels = table.columns if table.named else None
-        self._keep(getattr(method.solver, "name", method.solver), result, fit)
+        self._keep(method.solver, result, fit)
         fit.end()
         method.conclude(result)
         if feasible.proximal() is None and self.max_risk is None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.engine.results import Record, Report, SolverResult, StopReason, outcome
+from sk_stormc.engine.results import Record, Report, StopReason, result_of
 from sk_stormc.engine.stopping import Gap
 from sk_stormc.portfolio.convex_program import (
     ACCURACY,
@@ -40,7 +40,7 @@ __all__ = ["ExactMethod", "Iterative", "method_of", "takes_rounds"]
 
 TOL = 1e-4  # default of the exact methods, which is also that of the other solvers
 # Periods in memory from which rounds are faster for a piecewise linear risk.
-MANY_PERIODS = 20_000
+MANY_PERIODS = 10_000
 
 
 # the choice of the method
@@ -153,7 +153,6 @@ class ExactMethod:
     iteration: str = "iteration"  # its name in messages
 
     max_ifo, resumable = None, False
-    begins_again = True  # instead of continuing, in a resumed fit
 
     @property
     def max_iter(self):
@@ -216,22 +215,12 @@ class ExactMethod:
         if self.records[-1][0] == self.n_iter:  # its value may have changed since
             self.records.pop()
         self.records.append((self.n_iter, self._ifo(), self.value))
-        iterations, ifo, curve = map(np.array, zip(*self.records, strict=True))
-        return SolverResult(
-            x=self.best,
-            fun=self.value,
-            loss_curve=curve,
-            ifo=ifo,
-            record_iterations=iterations,
-            n_evaluations={
-                kind: self.n_iter * count + self.n_more
-                for kind, count in self.of_iteration.items()
-            },
-            residual=np.nan,
-            n_guarded=0,
-            state=None,
-            gap=gap,
-            **outcome(self.n_iter, reason),
+        n_evaluations = {
+            kind: self.n_iter * count + self.n_more
+            for kind, count in self.of_iteration.items()
+        }
+        return result_of(
+            self.records, self.best, reason, n_evaluations=n_evaluations, gap=gap
         )
 
     def _ifo(self):
@@ -344,7 +333,7 @@ class Iterative:
                 f"warm_start=True needs returns of the {len(portfolio.weights_)} "
                 f"assets fitted before, got {n_assets}"
             )
-        last, residual = vars(portfolio).get("_progress"), None
+        last, residual = portfolio._progress, None
         if (
             last is not None
             and last.runs

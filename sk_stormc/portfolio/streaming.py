@@ -11,13 +11,15 @@ from sklearn.utils.validation import validate_data
 from sk_stormc.core.penalties import projected
 from sk_stormc.engine.results import SolverResult, outcome
 from sk_stormc.fitting.estimator import streams
+from sk_stormc.fitting.runs import Direct
 from sk_stormc.portfolio.constraints import feasible_set_of, refuse_linear_constraints
 from sk_stormc.portfolio.metrics import has_failed
 from sk_stormc.portfolio.moment_stream import MomentStream
 from sk_stormc.portfolio.returns import Returns
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.solvers import StopReason
-from sk_stormc.streams.problem import WINDOW, StreamingProblem
+from sk_stormc.streams.problem import StreamingProblem
+from sk_stormc.streams.source import WINDOW
 from sk_stormc.utils.blocks import blocks, refuse_dask
 from sk_stormc.utils.frames import as_text
 from sk_stormc.utils.validation import is_word
@@ -183,6 +185,13 @@ def _by_steps(portfolio, returns, weights, task):
             continue
         best = getattr(portfolio, "weights_", None)
         result = portfolio._stream_on(parts, WINDOW, open_stream, x0=best)
+        if best is None and portfolio._stream.stream is None:
+            warn(
+                "CompositionalPortfolio stays at its starting point until about "
+                f"{WINDOW} rows have come, which give the scale of the steps. Use fit "
+                "for shorter data.",
+                ConvergenceWarning,
+            )
         if result is not None:
             portfolio.weights_, portfolio.dual_gap_ = result.x, np.nan
         if has_failed(portfolio):
@@ -270,7 +279,7 @@ def _keep(portfolio, stream, dtype):
         state=None,
         **outcome(len(at), StopReason.EXHAUSTED),
     )
-    portfolio._keep("moments", result)
+    portfolio._keep(Direct("moments"), result)
     portfolio._stream = stream
     portfolio.weights_ = w.astype(dtype, copy=False)
     proved = stream.fit is not None and stream.moments.exact

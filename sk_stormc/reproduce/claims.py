@@ -39,9 +39,7 @@ REACHED_GAP = 1e-4
 # initialization
 UNMOVED_GAP = 0.9
 MAX_EQUAL_RATIO = 1.1  # largest ratio of two medians that count as equal
-MAX_GOOD_RATIO = (
-    2  # largest ratio of a setting to the best of its grid that counts as good
-)
+MAX_GOOD_RATIO = 2  # of a setting to the best of its grid that counts as good
 # largest upper end of an interval that is consistent with an order of at most 3
 MAX_ORDER = 3.3
 
@@ -139,9 +137,8 @@ class Claim:
     # from the results: whether it holds, whether it holds when tuned (or None), the
     # numbers as text
     decide: Callable
-    theory: bool = (
-        False  # whether it is a statement about all problems, of which one is tested
-    )
+    # whether it is a statement about all problems, of which one is tested
+    theory: bool = False
     # for a comparison of methods, whether it holds at the published constants, and the
     # numbers, from the comparisons of an experiment by case
     published: Callable | None = None

@@ -10,7 +10,6 @@ constants that are the same for all eps.
 """
 
 import math
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -28,6 +27,7 @@ from sk_stormc.reproduce.experiment import MAX_IFO
 from sk_stormc.solvers import StopReason, minimize
 from sk_stormc.theory import storm_parameters
 from sk_stormc.utils.validation import check_int
+from sk_stormc.utils.warnings import ignored
 
 EPSILONS = tuple(0.4 * 10 ** (-k / 4) for k in range(7))
 SEEDS = 20
@@ -174,9 +174,8 @@ def _measure(run, eps, seeds, max_ifo):
         len(seeds), size=(RESAMPLES, len(seeds))
     )
     again = averages[draws].mean(axis=1) <= eps
-    again[:, -1] = (
-        True  # a resample that has not reached eps counts with the whole length
-    )
+    # a resample that has not reached eps counts with the whole length
+    again[:, -1] = True
     return ifo[[reached.argmax(), *again.argmax(axis=1)]]
 
 
@@ -197,10 +196,8 @@ def _run(solver, seed, max_ifo, every, stop=0.0, **parameters):
         return t and total / t <= stop
 
     limits = {"max_ifo": max_ifo, "max_iter": 60_000, "tol": 0, "record_every": every}
-    with (
-        warnings.catch_warnings()
-    ):  # a warning about the Phi of the last point is irrelevant here
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    # a warning about the Phi of the last point is irrelevant here
+    with ignored(ConvergenceWarning):
         result = minimize(
             problem,
             solver,
@@ -352,9 +349,8 @@ def report(args):
     print(summarize(measured))
     print(
         "\norder: the theory's exponent. Intervals: least squares on logarithms, "
-        "variance of the residuals plus that of"
-        "\na bootstrap over seeds. -: not reached within the budget (or, Proposition "
-        "3.2: eps too large for it)."
+        "variance of the residuals plus that of\na bootstrap over seeds. -: not "
+        "reached within the budget (or, Proposition 3.2: eps too large for it)."
     )
     slopes = {m.name: m.slope for m in measured}
     if "storm-c-paper" in slopes and "scgd" in slopes:

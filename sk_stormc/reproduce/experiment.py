@@ -40,12 +40,10 @@ class Case:
     problem: CompositionalProblem | Callable
     x0: np.ndarray  # the initial point of all methods
     optimum: float = 0.0  # Phi*, the smallest value of Phi
-    scale: float | None = (
-        None  # denominator of the relative gap, by default the gap at x0
-    )
-    expectation: CompositionalProblem | None = (
-        None  # the problem of the stream's distribution
-    )
+    # denominator of the relative gap, by default the gap at x0
+    scale: float | None = None
+    # the problem of the stream's distribution
+    expectation: CompositionalProblem | None = None
     record_every: int | None = None  # IFO, by default a pass
 
 

@@ -254,11 +254,10 @@ def report(args):
     print(summarize(X, y, comparison))
     if "storm-c-paper" in args.methods:
         print(
-            "\nstorm-c-paper is Algorithm 1 to the letter: one normalised step for "
-            "all points moves them by "
-            "eta eps = 0.01 together,\nand from x_i = i/n in every coordinate the "
-            "embedding stays on a line. The "
-            "other methods limit each point's step."
+            "\nstorm-c-paper is Algorithm 1 to the letter: one normalised step for all "
+            "points moves them by eta eps = 0.01 together,\nand from x_i = i/n in "
+            "every coordinate the embedding stays on a line. The other methods limit "
+            "each point's step."
         )
     draw({f"d = {DIMENSION}": comparison}, args.out, LABELS.axes, relative=True)
     panels = {

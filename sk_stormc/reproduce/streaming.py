@@ -91,10 +91,8 @@ def cases(methods, sources):
     for case in portfolio.cases(
         methods, {name: returns for name, (returns, _) in distributions.items()}
     ):
-        for automatic, metric in (
-            (False, None),
-            (True, "variance"),
-        ):  # the scales of the assets, as in the estimator
+        # the scales of the assets, as in the estimator
+        for automatic, metric in ((False, None), (True, "variance")):
             some = {
                 method: params
                 for method, params in methods.items()

@@ -185,9 +185,9 @@ def minimize(
         Objects of `sk_stormc.callbacks`, functions of a record, or other objects with a
         method ``on_record(record)``, which may stop the run as ``on_record`` does, and
         optionally ``start_run()``.
-    verbose : {0, 1}, default=0
-        If 1, print a line for each record: iteration, passes, objective, the quantity
-        that is compared with tol, and seconds.
+    verbose : int, default=0
+        If positive, print a line for each record: iteration, passes, objective, the
+        quantity that is compared with tol, and seconds.
     **solver_params
         Parameters of the solver, e.g. ``max_ifo=60_000``, ``tol=0``, ``batch_size=16``.
 

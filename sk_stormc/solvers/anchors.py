@@ -13,16 +13,6 @@ from sk_stormc.engine.curvature import curvatures
 from sk_stormc.engine.oracle import KINDS
 from sk_stormc.engine.steps import Direction, keep_in_domain
 
-__all__ = [
-    "Anchor",
-    "balance",
-    "combine",
-    "distance",
-    "enlarge",
-    "exact_jacobian",
-    "first_batches",
-]
-
 
 @dataclass
 class Anchor:

@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass, replace
 
 from sk_stormc.engine import advance, at, guard, start
-from sk_stormc.engine.steps import Direction, advance_outer, step_direction
+from sk_stormc.engine.steps import Direction, advance_outer
 from sk_stormc.solvers.anchors import (
     Anchor,
     balance,
@@ -18,38 +18,28 @@ from sk_stormc.solvers.anchors import (
 from sk_stormc.solvers.storm import STORMCompositional, StormState
 from sk_stormc.utils.types import Auto, Schedule, Size
 
-__all__ = ["AutomaticSTORM"]
-
 
 @dataclass
 class AnchoredState(StormState):
     """Algorithm 1's state, and the state of the rule."""
 
     anchored = True
-    anchors: list[Anchor] | None = (
-        None  # the good anchors since the last failure, newest last
-    )
-    direction: Direction | None = None  # direction of the step from x
-    automatic_rate: bool = (
-        True  # whether the learning rate is automatic, so that the rule may halve it
-    )
-    automatic_size: bool = (
-        True  # whether the batch size is automatic, so that the rule may enlarge it
-    )
+    # the good anchors since the last failure, newest last
+    anchors: list[Anchor] | None = None
+    direction: Direction | None = None  # of the step from x
+    # whether the rule may halve the learning rate, and enlarge the batches
+    automatic_rate: bool = True
+    automatic_size: bool = True
     since_anchor: int = 0  # iterations since the last anchor
-    failures: int = (
-        0  # anchors discarded since the last good one, without those after combinations
-    )
-    combined: bool = (
-        False  # whether the iterations since the last anchor began at a combination
-    )
+    # anchors discarded since the last good one, without those after combinations
+    failures: int = 0
+    # whether the iterations since the last anchor began at a combination
+    combined: bool = False
     anchor_next: bool = False  # whether the next iteration ends in an anchor
-    anchor_here: bool = (
-        False  # whether that anchor is at the current point, without a step
-    )
-    inner_at_start: tuple | None = (
-        None  # (x_0, u_0), if u is computed by a constant Jacobian
-    )
+    # whether that anchor is at the current point, without a step
+    anchor_here: bool = False
+    # (x_0, u_0), if u is computed by a constant Jacobian
+    inner_at_start: tuple | None = None
 
     @property
     def best(self):
@@ -123,6 +113,7 @@ class AutomaticSTORM(STORMCompositional):
 
     def __init__(
         self,
+        *,
         learning_rate: float | Schedule | Auto = "auto",
         batch_size: Size = "auto",
         max_iter: int | None = None,
@@ -157,8 +148,7 @@ class AutomaticSTORM(STORMCompositional):
             values = ", ".join(f"{name}={params[name]!r}" for name in theirs)
             raise ValueError(
                 f"{type(self).__name__} sets {', '.join(theirs)} itself: use "
-                f"solver=STORMCompositional({values}), Algorithm 1, "
-                "to set it yourself"
+                f"solver=STORMCompositional({values}), Algorithm 1, to set it yourself"
             )
         return super().set_params(**params)
 
@@ -166,9 +156,8 @@ class AutomaticSTORM(STORMCompositional):
         """An anchor at x_0 with suitable batches and learning rate. Without anchors,
         steps 1 to 3 of Algorithm 1."""
         problem = oracle.problem
-        if not (
-            oracle.source.finite and problem.advice.tracking
-        ):  # no anchors, or nothing that they would correct
+        # no anchors, or nothing that they would correct
+        if not (oracle.source.finite and problem.advice.tracking):
             return super().init_state(oracle, x)
         automatic_rate = self.auto("learning_rate", problem, None) is None
         automatic_size = self.auto("batch_size", problem, None) is None
@@ -179,25 +168,15 @@ class AutomaticSTORM(STORMCompositional):
             size, L = first_batches(oracle, x, size)
         rule = self.step_rule(oracle, x, size, self.factor(oracle, size), L=L)
         now = start(oracle, x, oracle.all_like(size))
-        direction = step_direction(
-            problem, oracle.metric.at(x, 0), x, now.F, at(rule.learning_rate, 0)
-        )
-        follows = (
-            problem.n_outer > 1 and exact_jacobian(oracle, x, now.u, size) is not None
-        )
-        return AnchoredState(
-            x,
-            rule=rule,
-            now=now,
-            batch_size=size,
-            anchors=[Anchor(now, direction, oracle.value(x, now.u))],
-            direction=direction,
-            automatic_rate=automatic_rate,
-            automatic_size=automatic_size,
-            anchor_next=oracle.is_full(size),
-            inner_at_start=(x, now.u) if follows else None,
-            residual=direction.length,
-        )
+        s = AnchoredState(x, rule=rule, now=now, batch_size=size)
+        s.automatic_rate, s.automatic_size = automatic_rate, automatic_size
+        s.direction = self.direction(oracle, s, x, now.F)
+        s.residual = s.direction.length
+        J = exact_jacobian(oracle, x, now.u, size) if problem.n_outer > 1 else None
+        s.inner_at_start = None if J is None else (x, now.u)
+        s.anchors = [Anchor(now, s.direction, oracle.value(x, now.u))]
+        s.anchor_next = oracle.is_full(size)
+        return s
 
     def factor(self, oracle, size):
         """The factor of the automatic learning rate."""
@@ -208,35 +187,44 @@ class AutomaticSTORM(STORMCompositional):
         Algorithm 1."""
         if not s.anchored:
             return super().step(oracle, s)
-        problem, rule, metric = oracle.problem, s.rule, oracle.metric.at(s.x, s.t)
-        eta = at(rule.learning_rate, s.t)
         if s.since_anchor == 0:
-            s.combined = (
-                len(s.anchors) > 1
-                and problem.jacobian_kind != "operator"
-                and oracle.metric.stays
-            )
-            if s.combined:
-                s.now = combine(s.anchors, problem)
-                s.direction = step_direction(problem, metric, s.now.x, s.now.F, eta)
+            self._combine_anchors(oracle, s)
         x, F = s.now.x, s.now.F
         if not s.anchor_here:
-            x = rule.next_point(problem, metric, x, s.direction, eta, s.t)
+            x = self._next_point(oracle, s)
         s.now = self._estimate(oracle, s, x)
-        s.direction = step_direction(problem, metric, x, s.now.F, eta)
+        s.direction = self.direction(oracle, s, x, s.now.F)
         if s.anchor_next:
-            self._keep_or_discard(
-                oracle,
-                s,
-                error=distance(s.direction, step_direction(problem, metric, x, F, eta)),
-            )
+            predicted = self.direction(oracle, s, x, F)
+            self._keep_or_discard(oracle, s, error=distance(s.direction, predicted))
         else:
-            s.since_anchor += 1
-            spent = s.since_anchor * self._cost(oracle, s, False)
-            # make no step along such a large F
-            s.anchor_here = not s.direction.length < 10 * s.residual
-            s.anchor_next = s.anchor_here or spent >= self._cost(oracle, s, True) / 4
+            self._count(oracle, s)
         s.x = s.now.x
+
+    def _combine_anchors(self, oracle, s):
+        """Begin a stretch at the combination of the good anchors, if there is one."""
+        s.combined = (
+            len(s.anchors) > 1
+            and oracle.problem.jacobian_kind != "operator"
+            and oracle.metric.stays
+        )
+        if s.combined:
+            s.now = combine(s.anchors, oracle.problem)
+            s.direction = self.direction(oracle, s, s.now.x, s.now.F)
+
+    def _next_point(self, oracle, s):
+        """The end of the step along ``s.direction``."""
+        eta, metric = at(s.rule.learning_rate, s.t), oracle.metric.at(s.x, s.t)
+        return s.rule.next_point(oracle.problem, metric, s.now.x, s.direction, eta, s.t)
+
+    def _count(self, oracle, s):
+        """Count an iteration of a stretch, and determine whether the next one ends it
+        in an anchor."""
+        s.since_anchor += 1
+        spent = s.since_anchor * self._cost(oracle, s, False)
+        # make no step along such a large F
+        s.anchor_here = not s.direction.length < 10 * s.residual
+        s.anchor_next = s.anchor_here or spent >= self._cost(oracle, s, True) / 4
 
     def _estimate(self, oracle, s, x):
         """u, J and F at x: exact if an anchor is due, and otherwise by steps 7 to 10
@@ -273,8 +261,7 @@ class AutomaticSTORM(STORMCompositional):
             if not s.combined:
                 self._shorten_steps(oracle, s)
             s.now = s.anchors[-1].estimate
-            eta, metric = at(s.rule.learning_rate, s.t), oracle.metric.at(s.now.x, s.t)
-            s.direction = step_direction(oracle.problem, metric, s.now.x, s.now.F, eta)
+            s.direction = self.direction(oracle, s, s.now.x, s.now.F)
         s.since_anchor, s.anchor_here = 0, False
         s.anchor_next = oracle.is_full(s.batch_size)
 

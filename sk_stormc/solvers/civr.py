@@ -10,8 +10,6 @@ from sk_stormc.solvers.sarah import EpochState, SARAHCompositional
 from sk_stormc.utils.types import Auto, Schedule, Size
 from sk_stormc.utils.validation import check_schedule
 
-__all__ = ["CIVR"]
-
 
 @dataclass
 class NestedEstimate(Estimate):
@@ -102,6 +100,7 @@ class CIVR(SARAHCompositional):
 
     def __init__(
         self,
+        *,
         learning_rate: float | Schedule | Auto = "auto",
         precision: float | Schedule | Auto | None = "auto",
         batch_size: Size = "auto",
@@ -112,13 +111,13 @@ class CIVR(SARAHCompositional):
         tol: float = 1e-4,
     ) -> None:
         super().__init__(
-            learning_rate,
-            batch_size,
-            checkpoint_batch_size,
-            epoch_length,
-            max_iter,
-            max_ifo,
-            tol,
+            learning_rate=learning_rate,
+            batch_size=batch_size,
+            checkpoint_batch_size=checkpoint_batch_size,
+            epoch_length=epoch_length,
+            max_iter=max_iter,
+            max_ifo=max_ifo,
+            tol=tol,
         )
         self.precision = precision
 

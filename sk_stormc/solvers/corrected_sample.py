@@ -22,8 +22,6 @@ from sk_stormc.utils.types import Auto
 from sk_stormc.utils.validation import check_int, is_word
 from sk_stormc.utils.warnings import ignored
 
-__all__ = ["CorrectedSample"]
-
 # a sample with "auto": one of how many components, and its limits
 COMPONENTS_PER_DRAW, SMALLEST_SAMPLE, LARGEST_SAMPLE = 10, 1000, 100_000
 # tol of a round's run on the sample, relative to the gradient at the anchor
@@ -117,6 +115,7 @@ class CorrectedSample(CompositionalSolver):
 
     def __init__(
         self,
+        *,
         sample_size: int | Auto = "auto",
         solver: Any = "lbfgs",
         max_iter: int | None = None,

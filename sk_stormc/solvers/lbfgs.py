@@ -15,8 +15,6 @@ from sk_stormc.core.penalties import as_penalty
 from sk_stormc.engine import ALL, CompositionalSolver, MethodState, StopReason, start
 from sk_stormc.utils.validation import check_int
 
-__all__ = ["LBFGS"]
-
 # the default budget, about the iterations that an objective of many variables needs
 LBFGS_PASSES = 1000
 
@@ -76,6 +74,7 @@ class LBFGS(CompositionalSolver):
 
     def __init__(
         self,
+        *,
         memory: int = 10,
         max_iter: int | None = None,
         max_ifo: int | None = None,
@@ -103,11 +102,10 @@ class LBFGS(CompositionalSolver):
         if box is not None and box.budget is None:
             return
         raise ValueError(
-            "solver='lbfgs' takes bounds or an l1 norm. It takes no budget, no "
-            "simplex (which a portfolio's "
-            "constraint='long_only' is), no cost of trades, no l2 and, with a tail "
-            "risk, no l1 norm; got the penalty "
-            f"{penalty}. Use solver='storm-c', which takes them all, or bounds alone"
+            "solver='lbfgs' takes bounds or an l1 norm. It takes no budget, no simplex "
+            "(which a portfolio's constraint='long_only' is), no cost of trades, no l2 "
+            f"and, with a tail risk, no l1 norm; got the penalty {penalty}. Use "
+            "solver='storm-c', which takes them all, or bounds alone"
         )
 
     def init_state(self, oracle, x):

@@ -8,8 +8,6 @@ from sk_stormc.engine import CompositionalSolver, Estimate, MethodState, advance
 from sk_stormc.utils.types import Auto, Schedule, Size
 from sk_stormc.utils.validation import check_batch_size, check_int
 
-__all__ = ["SARAHCompositional"]
-
 
 @dataclass
 class EpochState(MethodState):
@@ -76,6 +74,7 @@ class SARAHCompositional(CompositionalSolver):
 
     def __init__(
         self,
+        *,
         learning_rate: float | Schedule | Auto = "auto",
         batch_size: Size = "auto",
         checkpoint_batch_size: Size = None,

@@ -11,8 +11,6 @@ from sk_stormc.engine import CompositionalSolver, MethodState, at, guard
 from sk_stormc.utils.types import Auto, Schedule, Size
 from sk_stormc.utils.validation import check_number, check_schedule
 
-__all__ = ["SCGD"]
-
 
 def check_exponents(name, value):
     """Raise a ValueError unless the value is two numbers <= 0."""
@@ -87,6 +85,7 @@ class SCGD(CompositionalSolver):
 
     def __init__(
         self,
+        *,
         learning_rate: float | Schedule | Auto = "auto",
         beta: float | Schedule | Auto = "auto",
         batch_size: Size = "auto",

@@ -4,8 +4,6 @@ checkpoint as control variates."""
 from sk_stormc.engine import Estimate, guard
 from sk_stormc.solvers.vrsc_pg import VRSCPG
 
-__all__ = ["SCVR"]
-
 
 class SCVR(VRSCPG):
     r"""Compositional SVRG (Lian, Wang & Liu 2017, Compositional-SVRG-1).

@@ -13,8 +13,6 @@ from sk_stormc.solvers.automatic import AnchoredState, AutomaticSTORM
 from sk_stormc.utils.types import Auto, Schedule, Size
 from sk_stormc.utils.validation import check_int
 
-__all__ = ["SketchySTORM"]
-
 
 @dataclass
 class SketchyState(AnchoredState):
@@ -84,6 +82,7 @@ class SketchySTORM(AutomaticSTORM):
 
     def __init__(
         self,
+        *,
         learning_rate: float | Schedule | Auto = "auto",
         batch_size: Size = "auto",
         rank: int = 10,
@@ -107,10 +106,8 @@ class SketchySTORM(AutomaticSTORM):
         if problem.jacobian_kind == "operator" or limited:
             raise ValueError(
                 "solver='sketchy-storm' is for problems that plain steps between "
-                "anchors solve, got "
-                f"{type(problem).__name__}, whose Jacobian cannot be combined or "
-                "whose steps must be limited; "
-                "use 'storm-c'"
+                f"anchors solve, got {type(problem).__name__}, whose Jacobian cannot "
+                "be combined or whose steps must be limited; use 'storm-c'"
             )
 
     def needed_to_stream(self):

@@ -2,8 +2,6 @@
 
 from sk_stormc.solvers.sarah import SARAHCompositional
 
-__all__ = ["VRSCPG"]
-
 
 class VRSCPG(SARAHCompositional):
     r"""VRSC-PG (Huo, Gu, Liu & Huang 2018): variance-reduced compositional proximal

@@ -8,11 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from sk_stormc.core.problem import CompositionalProblem
-from sk_stormc.streams.rows import Position, stack
 from sk_stormc.streams.source import WINDOW, StreamSource
 from sk_stormc.utils.validation import check_bool, check_int
-
-__all__ = ["WINDOW", "Position", "StreamingProblem", "stack"]
 
 # advice that applies to streams too
 STEPS = ("learning_rate", "tracking", "normalization", "precision", "published")

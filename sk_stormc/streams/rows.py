@@ -8,8 +8,6 @@ from itertools import islice
 import numpy as np
 from scipy import sparse
 
-__all__ = ["Position", "Rows", "WeightedPosition", "stack"]
-
 
 @dataclass
 class Position:
@@ -40,7 +38,7 @@ class WeightedPosition(Position):
     n: int = 0  # rows
 
 
-class Rows:
+class KeptRows:
     """The rows that are still needed, by their numbers in the stream. Copies of a
     problem share them."""
 
@@ -48,9 +46,8 @@ class Rows:
         self._source, self._fed = iter(batches), ()
         # batches that have been read; they are joined when their rows are needed
         self._parts = []
-        self.start = self.stop = (
-            0  # numbers of the first kept row and of the row after the last
-        )
+        # numbers of the first kept row and of the row after the last
+        self.start = self.stop = 0
         self.keep = 0  # rows before this one may be dropped
         self.used = 0  # number of rows that f has used
         self.wanted = 0  # number of rows that were requested last and were missing
@@ -59,7 +56,7 @@ class Rows:
 
     def fork(self):
         """A copy that reads, adds and drops rows without effect on this object."""
-        rows = object.__new__(Rows)
+        rows = object.__new__(KeptRows)
         vars(rows).update(vars(self))  # none of these is modified in place
         return rows
 

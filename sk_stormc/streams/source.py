@@ -9,9 +9,7 @@ import numpy as np
 
 from sk_stormc.core.problem import CompositionalProblem, takes_weights
 from sk_stormc.core.source import Source, source_of
-from sk_stormc.streams.rows import Position, Rows, WeightedPosition
-
-__all__ = ["WINDOW", "StreamSource"]
+from sk_stormc.streams.rows import KeptRows, Position, WeightedPosition
 
 WINDOW = 512  # default number of rows that represent the stream
 WINDOWS_KEPT = 4  # as many as there are between two records
@@ -37,7 +35,7 @@ class StreamSource(Source):
     ----------
     first : CompositionalProblem
         The problem of the first rows.
-    rows : Rows
+    rows : KeptRows
     """
 
     finite = False
@@ -45,7 +43,7 @@ class StreamSource(Source):
 
     def __init__(self, batches, make, window, weighted=False):
         self.window, self.weighted, self._make = window, weighted, make
-        self.rows = Rows(batches)
+        self.rows = KeptRows(batches)
         self.rows.has(window)
         if not self.rows.stop:
             raise ValueError("batches must have a row, got none")

@@ -17,8 +17,6 @@ from sk_stormc.utils.validation import (
     drawn_seed,
 )
 
-__all__ = ["estimate_constants"]
-
 # smallest value of a constant, in units of the others; the theorems need positive ones
 MIN_CONSTANT = 1e-3
 

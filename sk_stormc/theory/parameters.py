@@ -20,14 +20,6 @@ from sk_stormc.utils.validation import (
     check_number,
 )
 
-__all__ = [
-    "ProblemConstants",
-    "StormParameters",
-    "equipartition",
-    "storm_parameters",
-    "theorem_condition",
-]
-
 VARIANTS = ("corrected", "paper")
 
 

@@ -13,8 +13,6 @@ from pathlib import Path
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["STANDARD", "atomically", "descriptor", "is_stream"]
-
 STANDARD = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
@@ -75,9 +73,8 @@ def _replacement(path, _):
     try:
         # with the permissions that a new file has, or those of the old one
         with open(temporary, "xb") as file:
-            with suppress(
-                OSError
-            ):  # some file systems have no locks; no temporary file is then removed
+            # some file systems have no locks; no temporary file is then removed
+            with suppress(OSError):
                 _lock(file)
             if path.exists():
                 shutil.copymode(path, temporary)

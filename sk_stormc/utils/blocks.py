@@ -27,20 +27,6 @@ from sk_stormc.utils.frames import (
 from sk_stormc.utils.machine import BLOCK_BYTES
 from sk_stormc.utils.validation import all_finite
 
-__all__ = [
-    "Blocks",
-    "MappedRows",
-    "blocks",
-    "blocks_of",
-    "check_finite_rows",
-    "computed",
-    "is_dask",
-    "map_lazily",
-    "of_partitions",
-    "refuse_dask",
-    "without_rows",
-]
-
 
 def is_dask(X: Any) -> bool:
     """Whether an object is an array, a data frame or a Series of dask, which is not

@@ -25,8 +25,6 @@ from sk_stormc.utils.frames import (
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.validation import check_unmasked
 
-__all__ = ["DaskBlocks", "dask_blocks", "map_lazily", "of_partitions"]
-
 # results that one task adds up: fewer tasks for the scheduler, which takes them one by
 # one, and no more results than these in the memory of a worker
 ADDED_AT_ONCE = 16

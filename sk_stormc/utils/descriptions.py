@@ -14,8 +14,6 @@ from sklearn.base import BaseEstimator
 from sk_stormc.utils.blocks import MappedRows
 from sk_stormc.utils.machine import BLOCK_BYTES
 
-__all__ = ["UNKNOWN", "check_unchanged", "describe", "fingerprint"]
-
 UNKNOWN = "that cannot be told from another"
 
 
@@ -25,9 +23,8 @@ def check_unchanged(name, before, now, purpose, advice):
     if UNKNOWN in before or UNKNOWN in now:
         raise ValueError(
             f"{name} must be something that can be compared for {purpose}, such as a "
-            "function that is defined at the "
-            "top of a module, a dataclass or a BaseEstimator, got "
-            f"{now if UNKNOWN in now else before}"
+            "function that is defined at the top of a module, a dataclass or a "
+            f"BaseEstimator, got {now if UNKNOWN in now else before}"
         )
     if before != now:
         raise ValueError(

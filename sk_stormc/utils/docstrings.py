@@ -4,8 +4,6 @@ attributes, and sections of methods."""
 import inspect
 import re
 
-__all__ = ["inherit_attributes", "inherit_parameters", "inherit_sections"]
-
 TITLE = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 
 

@@ -7,24 +7,6 @@ these packages is imported, except pandas to read labels that are texts.
 import warnings
 from contextlib import suppress
 
-__all__ = [
-    "as_text",
-    "check_row_labels",
-    "check_same_labels",
-    "column",
-    "columns_of",
-    "counts_rows",
-    "direction_of",
-    "has_row_labels",
-    "index_of",
-    "is_lazy",
-    "is_series",
-    "is_table",
-    "row_labels",
-    "rows_of",
-]
-
-
 _ORDERED = (
     "integer",
     "floating",

@@ -7,14 +7,6 @@ and the rounding of sums, but nothing else.
 import math
 import os
 
-__all__ = [
-    "BLOCK_BYTES",
-    "CACHE_NUMBERS",
-    "MATRIX_BYTES",
-    "TASK_NUMBERS",
-    "machine_memory",
-]
-
 # Numbers that fit in the cache of a core. It takes about as long to hand smaller arrays
 # to another thread as to compute with them.
 CACHE_NUMBERS = 2**17

@@ -19,8 +19,6 @@ from sk_stormc.utils.machine import CACHE_NUMBERS
 from sk_stormc.utils.types import F
 from sk_stormc.utils.validation import check_n_jobs
 
-__all__ = ["each", "in_one_thread", "in_threads", "n_threads", "parts", "threads"]
-
 # the executor and the number of threads of the innermost `threads`
 _crew = ContextVar("crew", default=None)
 

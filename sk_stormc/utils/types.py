@@ -7,24 +7,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-__all__ = [
-    "Array",
-    "ArrayLike",
-    "Auto",
-    "F",
-    "Features",
-    "FloatArray",
-    "Kernel",
-    "Neighbors",
-    "RandomState",
-    "RiskMeasure",
-    "Schedule",
-    "Size",
-    "SolverName",
-    "SparseMatrix",
-    "Variant",
-]
-
 Array: TypeAlias = NDArray
 FloatArray: TypeAlias = NDArray[np.floating]
 SparseMatrix: TypeAlias = sparse.sparray | sparse.spmatrix

@@ -20,39 +20,6 @@ from sk_stormc.utils.frames import (
 )
 from sk_stormc.utils.warnings import warn
 
-__all__ = [
-    "all_finite",
-    "as_flags",
-    "as_numbers",
-    "check_all_finite",
-    "check_batch_size",
-    "check_bool",
-    "check_callable",
-    "check_choice",
-    "check_finite",
-    "check_in_memory",
-    "check_instance",
-    "check_int",
-    "check_metric",
-    "check_n_jobs",
-    "check_number",
-    "check_numeric",
-    "check_parameters",
-    "check_schedule",
-    "check_text",
-    "check_weights",
-    "drawn_seed",
-    "is_integer",
-    "is_list",
-    "is_real",
-    "is_word",
-    "naming",
-    "plain",
-    "row_weights",
-    "seeded",
-    "short",
-]
-
 TEXT = ("str", "string")  # pandas' names
 # numbers that are checked at once, so that a memory map stays in its file
 CHECKED = 2**20
@@ -163,6 +130,12 @@ def check_bool(name, value):
         _fail(name, value, "True or False")
 
 
+def check_verbose(name, value):
+    """True or False, or an integer >= 0."""
+    if not isinstance(value, (bool, np.bool_)):
+        check_int(name, value, low=0)
+
+
 def check_text(name, value):
     """A string."""
     if not isinstance(value, str):
@@ -192,12 +165,20 @@ def check_parameters(owner):
     the base classes.
 
     A table maps the name of each parameter to a function that is called with the name
-    and the value.
+    and the value. The last one has only names of parameters, or of an earlier one.
     """
-    checks = {}
+    checks, own = {}, {}
+    params = owner.get_params(deep=False)
     for kind in reversed(type(owner).__mro__):
-        checks |= vars(kind).get("checks", {})
-    for name, value in owner.get_params(deep=False).items():
+        known, own = {*checks, *params}, vars(kind).get("checks", {})
+        checks |= own
+    for name in own:
+        if name not in known:
+            raise ValueError(
+                f"{type(owner).__name__}.checks must have names of parameters, got "
+                f"{name!r}, expected some of {short(sorted(params))}"
+            )
+    for name, value in params.items():
         if name in checks:
             checks[name](name, value)
 
@@ -339,9 +320,8 @@ def _check_definite(name, matrix, eps):
         )
     try:
         np.linalg.cholesky(matrix)
-    except (
-        np.linalg.LinAlgError
-    ):  # an ill-conditioned matrix may fail because of rounding errors
+    # an ill-conditioned matrix may fail because of rounding errors
+    except np.linalg.LinAlgError:
         values = np.linalg.eigvalsh(matrix)
         if values[0] < -len(matrix) * eps * values[-1]:
             raise ValueError(
@@ -403,9 +383,8 @@ def check_numeric(name, data):
     1970.
     """
     check_in_memory(name, data)
-    if not isinstance(
-        getattr(data, "shape", ()), tuple
-    ):  # dask's delayed objects have every attribute
+    # dask's delayed objects have every attribute
+    if not isinstance(getattr(data, "shape", ()), tuple):
         return
     if not isinstance(data, np.ndarray) and is_table(data):
         for j, (label, dtype) in enumerate(
@@ -425,17 +404,15 @@ def check_numeric(name, data):
             if not _holds_numbers(dtype, values):
                 raise ValueError(
                     f"{name} must be numbers, but column {label!r} holds {dtype}: "
-                    "leave it out, or encode it. "
-                    "sk_stormc.preprocessing.TableScaler encodes tables with columns "
-                    "of several types"
+                    "leave it out, or encode it. sk_stormc.preprocessing.TableScaler "
+                    "encodes tables with columns of several types"
                 )
             if getattr(dtype, "ordered", None) is False:
                 warn(
                     f"column {label!r} of {name} holds categories, which are read as "
-                    "numbers. Encode them, as "
-                    "sklearn.preprocessing.OneHotEncoder and "
-                    "sk_stormc.preprocessing.TableScaler do, or convert the "
-                    "column to numbers if its order has a meaning",
+                    "numbers. Encode them, as sklearn.preprocessing.OneHotEncoder and "
+                    "sk_stormc.preprocessing.TableScaler do, or convert the column to "
+                    "numbers if its order has a meaning",
                     UserWarning,
                 )
         return
@@ -500,8 +477,7 @@ def check_finite(name, expected, blocks, data, remedy):
     more = f" and {len(places) - 10} more" if len(places) > 10 else ""
     raise ValueError(
         f"{name} must be {expected}, got {'NaN' if nan else 'infinity (inf)'} in "
-        f"column{'s' * (len(places) > 1)} "
-        f"{names}{more}, first in row "
+        f"column{'s' * (len(places) > 1)} {names}{more}, first in row "
         f"{first if rows is None else as_text(rows[first])}. {remedy}"
     )
 

@@ -5,8 +5,6 @@ import warnings
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["ignored", "warn", "warn_of_an_optimum"]
-
 # pairs of a category and a part of a message
 _ignored = ContextVar("ignored", default=())
 

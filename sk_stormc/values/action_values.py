@@ -49,7 +49,7 @@ from sk_stormc.values.sums.lspi import (
     unknown_actions,
     warn_if_not_converged,
 )
-from sk_stormc.values.sums.lstd import attributes_of, check_products
+from sk_stormc.values.sums.lstd import LSTD, attributes_of, check_products
 from sk_stormc.values.sums.problems import LARGEST_HESSIAN
 
 ONE_ACTION = "no action given: all rows count as one action, 0"
@@ -312,7 +312,7 @@ class ActionValueEstimator(LinearEstimator):
             )
 
         size = sums.occurs.size
-        solver = "lstd" if self.solves_itself() else solver
+        solver = LSTD if self.solves_itself() else solver
         fit = Fit.if_observed(
             self, solver, X, y, before, action=action, **log_columns._asdict()
         )
@@ -329,7 +329,7 @@ class ActionValueEstimator(LinearEstimator):
             warn_of_no_information(high, low, ends, sums.n_ongoing > 0)
             exact = attributes_of(best.solution, sums.n_rows, reason, best.losses)
             exact["policy_changes_"] = np.array(changes)
-        elif solver == "lstd":
+        elif solver is LSTD:
             warn_of_unknown(sums.evaluate(policy)[0])
             w, solution = sums.solution(policy)
             exact = attributes_of(solution, sums.n_rows)

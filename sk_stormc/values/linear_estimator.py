@@ -23,7 +23,7 @@ from sk_stormc.values.reading.transitions import (
     with_intercept,
 )
 from sk_stormc.values.sums.least_squares import ridge
-from sk_stormc.values.sums.lstd import forget
+from sk_stormc.values.sums.lstd import LSTD, forget
 from sk_stormc.values.sums.problems import LARGEST_HESSIAN
 from sk_stormc.values.sums.uncertainty import FEW_EPISODES, MAX_GROUPED_FEATURES
 
@@ -63,11 +63,11 @@ class LinearEstimator(CompositionalEstimator):
     }
 
     def _solver_for(self, solver, n_columns):
-        """The solver, with "auto" replaced: by "lstd" for at most `EXACT` columns of
+        """The method, with "auto" replaced: by `LSTD` for at most `EXACT` columns of
         features, else by "storm-c"."""
         if solver == "auto" and n_columns > EXACT:
             return self._stepping_solver()
-        return "lstd" if solver == "auto" else solver
+        return LSTD if isinstance(solver, str) else solver
 
     def _accept(self, solver, problem):
         """Prepare the solver for the problem. A budget in passes gives weighted rows

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.fitting.runs import Fit
-from sk_stormc.streams.problem import stack
+from sk_stormc.streams.rows import stack
 from sk_stormc.utils.blocks import MappedRows, blocks, is_dask
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.linear_estimator import notify_of
@@ -19,6 +19,7 @@ from sk_stormc.values.reading.states import digests, distinct_rows
 from sk_stormc.values.sums.least_squares import check_ends, of_columns
 from sk_stormc.values.sums.log_blocks import LogBlocks, LogInMemory, reads_blocks
 from sk_stormc.values.sums.lstd import (
+    LSTD,
     Collected,
     Moments,
     attributes_of,
@@ -85,7 +86,7 @@ def fit_states(estimator, X, y, log_columns, before):
         objective, reason = choose_objective(
             estimator.objective, rows.rows, visited, gamma, alpha, decay
         )
-        if gamma == 1 and (objective, solver) != ("projected", "lstd"):
+        if gamma == 1 and (objective, solver) != ("projected", LSTD):
             A, _, C = Moments.of_log(*rows.rows, gamma).means()
             check_ends(A, C)
         if decay and log_columns.next_X is not None:
@@ -100,10 +101,10 @@ def fit_states(estimator, X, y, log_columns, before):
     fit = Fit.if_observed(estimator, solver, X, y, before, **log_columns._asdict())
     labelled = log_columns.episode is not None and d <= LARGEST_HESSIAN
     sums, exact, run = Collected.none(d, gamma, decay), {}, ()
-    if objective == "projected" and (labelled or solver == "lstd"):
+    if objective == "projected" and (labelled or solver is LSTD):
         moments, n_ends, few = log.sum(partial(sums_of, sums, few))
         log.given = log.given[0], n_ends > 0
-    if solver != "lstd":
+    if solver is not LSTD:
         problem = value_problem(
             objective, rows.rows, visited, rows.leads_to, gamma, alpha
         )

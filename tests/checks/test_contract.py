@@ -259,8 +259,6 @@ def test_pair(name, label, solver, batch_size, max_iter):
         if batch_size == "auto"
         else SOLVERS[solver](batch_size=batch_size)
     )
-    if batch_size == 32 and name.startswith(("CVaR", "EVaR")):
-        method.set_params(batch_size=256)  # of 32 periods one or two are in the tail
     problem = EXAMPLES[name][label]()
     if refusal(method, problem) is None:
         check_solver(method, problem, max_iter=max_iter)
@@ -273,7 +271,7 @@ def test_pair(name, label, solver, batch_size, max_iter):
         assert expected, f"{solver} refuses: {refusal(method, problem)}"
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", ["storm-c", "scgd", "lbfgs"])
 def test_writing_into_a_record_is_harmless(name):
     """Records have copies of x: whatever a callback does to them, the run and its state
     know nothing of it."""

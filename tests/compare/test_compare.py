@@ -470,13 +470,7 @@ def test_embeddings_with_their_two_stages():
 @pytest.mark.parametrize(
     "args, kwargs, message",
     [
-        ((PROBLEM, []), {}, "solvers must be a list"),
         ((PROBLEM, {"scgd"}), {}, "solvers must be a list"),
-        (
-            (PROBLEM, ["adam"]),
-            {},
-            "solver must be a CompositionalSolver or one of .*'adam'",
-        ),
         ((PROBLEM, ["scgd", "scgd"]), {}, "labels that differ, got 'scgd' twice"),
         (
             (PROBLEM, ["scgd"], RETURNS),
@@ -497,11 +491,6 @@ def test_embeddings_with_their_two_stages():
         (
             (StreamingProblem([RETURNS], PortfolioProblem), ["storm-c"]),
             {},
-            "must not be a stream",
-        ),
-        (
-            (StreamingProblem([RETURNS], PortfolioProblem), ["scgd"]),
-            {"expectation": PROBLEM},
             "must not be a stream",
         ),
         (
@@ -529,7 +518,6 @@ def test_embeddings_with_their_two_stages():
             {"n_seeds": [0, -1]},
             "n_seeds must be an integer >= 0, got -1",
         ),
-        ((PROBLEM, ["scgd"]), {"gaps": (0.1, 2)}, "gaps must be a finite number"),
         ((PROBLEM, ["scgd"]), {"gaps": (0, 0.1)}, "gaps must be a finite number > 0"),
     ],
 )

@@ -11,13 +11,12 @@ from sk_stormc import (
     SCVR,
     VRSCPG,
     SARAHCompositional,
-    STORMCompositional,
     minimize,
 )
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.penalties import Simplex
 from sk_stormc.problems import CompositionalProblem, PortfolioProblem, check_problem
-from sk_stormc.schedules import at, inverse, power
+from sk_stormc.schedules import power
 from sk_stormc.solvers import get_solver
 
 D = 4
@@ -75,9 +74,8 @@ def curved():
 # the algorithm boxes, transcribed
 
 
-@pytest.mark.parametrize("penalty", [None, Simplex()], ids=["free", "projected"])
-def test_accelerated_scgd(penalty):
-    problem, B, T = Curved(), (3, 4, 5), 12
+def test_accelerated_scgd():
+    problem, penalty, B, T = Curved(), Simplex(), (3, 4, 5), 12
     problem.penalty = penalty
     alpha, beta = power(-5 / 7, 0.3), power(-4 / 7)
     x0 = np.full(D, 0.25)
@@ -96,9 +94,7 @@ def test_accelerated_scgd(penalty):
             problem.jacobian(x, oracle.draw("jacobian", 4).data),
             oracle.draw("outer", 5).data,
         )
-        x_new = x - alpha(k) * G.T @ problem.outer_gradient(x, y, i)[1]
-        if penalty is not None:
-            x_new = penalty.project(x_new)
+        x_new = penalty.project(x - alpha(k) * G.T @ problem.outer_gradient(x, y, i)[1])
         b = beta(k + 1)
         z = (1 - 1 / b) * x + (1 / b) * x_new
         y = (1 - b) * y + b * problem.inner(z, oracle.draw("inner", 3).data)
@@ -268,56 +264,3 @@ def test_pairs_on_a_curved_problem(curved, one, other, same):
         for s in (one, other)
     ]
     assert np.allclose(*points, rtol=1e-10) is same
-
-
-# special cases with an exact inner value
-
-
-def single_level(curved):
-    """grad Phi_i, the mean over i: Phi_i(x) = 1/2 <h(x) - b_i, w_i * (h(x) - b_i)>
-    written out."""
-
-    def gradient(x, i):
-        return (1 + 0.1 * np.cos(x)) * (curved.w[i] * (h(x) - curved.b[i])).mean(0)
-
-    return gradient
-
-
-@pytest.mark.parametrize("a", [0.15, inverse()])
-def test_storm_c_is_storm(curved, a):
-    """Cutkosky & Orabona 2019: d <- grad(x_new, xi) + (1 - a) (d - grad(x, xi)), x <- x
-    - eta d."""
-    eta, T = 0.2, 40
-    result = minimize(
-        curved, STORMCompositional(eta, momentum=a, batch_size=(None, None, 6),
-        init_batch_size=(None, None, 20),
-        max_iter=T, tol=0), np.ones(D), random_state=SEED
-    )  # fmt: skip
-    gradient, oracle = single_level(curved), draws_of(curved)
-    x = np.ones(D)
-    d = gradient(x, oracle.draw("outer", 20).data)
-    for t in range(
-        1, T + 1
-    ):  # the start is the first of the batches that 1/(t+1) averages
-        x_old, x = x, x - eta * d
-        xi = oracle.draw("outer", 6).data
-        d = gradient(x, xi) + (1 - at(a, t)) * (d - gradient(x_old, xi))
-    np.testing.assert_allclose(result.x, x, rtol=1e-10)
-
-
-def test_sarah_c_is_sarah(curved):
-    """Nguyen, Liu, Scheinberg & Takac 2017: v <- grad(w, i) - grad(w_old, i) + v, w <-
-    w - eta v; v_0 on all data."""
-    eta, K, T = 0.2, 7, 40
-    solver = SARAHCompositional(eta, (None, None, 6), epoch_length=K, max_iter=T, tol=0)
-    result = minimize(curved, solver, np.ones(D), random_state=SEED)
-    gradient, oracle = single_level(curved), draws_of(curved)
-    w = w_old = np.ones(D)
-    for t in range(T):
-        if t % (K + 1) == 0:
-            v = gradient(w, slice(None))
-        else:
-            i = oracle.draw("outer", 6).data
-            v = gradient(w, i) - gradient(w_old, i) + v
-        w_old, w = w, w - eta * v
-    np.testing.assert_allclose(result.x, w, rtol=1e-10)

@@ -116,7 +116,6 @@ def test_printed_parameters_fail():
 @pytest.mark.parametrize(
     ("constants", "epsilon", "message"),
     [
-        (UNIT, 0.0, "epsilon must be a finite number > 0, got 0.0"),
         (UNIT, 1.0, r"epsilon must be < 1 \(Proposition 3.2\), got 1.0"),
         (
             replace(UNIT, L_f=0.01),
@@ -127,11 +126,6 @@ def test_printed_parameters_fail():
             replace(UNIT, M_f=0.01),
             0.5,
             r"epsilon must be < 0.0144 \(Proposition 3.2\), got 0.5",
-        ),
-        (
-            replace(UNIT, H_3=1e-4),
-            0.5,
-            "a_g must be < 1, got 25: epsilon=0.5 is too large",
         ),
         (
             replace(UNIT, H_3=0.0625),
@@ -288,8 +282,6 @@ def test_the_gradient_shows_what_there_is_to_gain_in_many_dimensions():
     ("changes", "message"),
     [
         ({"x0": np.zeros(3)}, r"x0 must have shape \(2,\), got \(3,\)"),
-        ({"n_samples": 1}, "n_samples must be an integer >= 2, got 1"),
-        ({"radius": 0.0}, "radius must be a finite number > 0, got 0.0"),
         (
             {"problem": PortfolioProblem(np.eye(2), penalty=Simplex())},
             "problem must have no penalty",

@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from value_logs import draw as draw_from
+from value_logs import messages
 
 from sk_stormc import ActionValueEstimator, estimated_ratios, off_policy_value
 
@@ -140,6 +141,18 @@ def test_few_episodes_of_the_policy_itself_warn():
     parts["importance_ratio"] = np.where(np.arange(len(parts["y"])) == 3, 1e200, 1.0)
     with pytest.warns(UserWarning, match="effective number is 1 "):
         assert off_policy_value(**parts).effective_size == 1.0
+
+
+@pytest.mark.parametrize("method", METHODS[:4])
+def test_rare_returns_warn(method):
+    """Their number makes the standard error uncertain, and not that of the episodes."""
+    ratio = np.random.default_rng(0).uniform(0.8, 1.2, 600)
+    given = {"importance_ratio": ratio, "episode": np.arange(600) // 2}
+    for n, usual, warns in ((12, 0.0, True), (0, -1.0, True), (30, 0.0, False)):
+        y = np.where((np.arange(600) % 2 == 1) & (np.arange(600) < 2 * n), 1.0, usual)
+        found = messages(off_policy_value, y, **given, method=method)
+        said = [text for text in found if f"only {n} of 300 episodes have a" in text]
+        assert len(said) == len(found) == warns
 
 
 @pytest.mark.parametrize("method", METHODS[:4])

@@ -104,15 +104,18 @@ class Utility:
 
     max_risk = np.inf
 
-    def __init__(self, task):
-        self.task, self.feasible = task, task.penalty
+    def __init__(self, task, start=None):
+        self.task, self.feasible, self._first = task, task.penalty, start
         self.aversion = self.risk_weight = task.linear_weight
         # entropic risk contains the mean
         self.return_weight = task.return_weight if task.measure.power else 0.0
 
     @cached_property
     def start(self):
-        """The initial weights."""
+        """The initial weights. Assets whose weights are 0 enter where that lowers the
+        objective."""
+        if self._first is not None:
+            return self._first
         starts = [self.feasible.project(self.feasible.equal)]
         if self.feasible.proximal() is None:
             starts = []
@@ -270,7 +273,7 @@ class WithinRisk(Utility):
     (Lagrange).
     """
 
-    def __init__(self, task, max_risk, tol=ACCURACY):
+    def __init__(self, task, start=None, *, max_risk, tol=ACCURACY):
         self.risk = task.with_aversion(np.inf)
         self.max_risk, self.tol = float(max_risk), max(tol, ACCURACY)
         # with a risk that is proportional to the weights, their scale would be
@@ -279,7 +282,7 @@ class WithinRisk(Utility):
         self.endless = bool(np.isinf([low, high]).any())
         sizeless = task.penalty.budget is None and self.endless
         super().__init__(
-            task if task.measure.power == 1 or sizeless else proportional(task)
+            task if task.measure.power == 1 or sizeless else proportional(task), start
         )
         self.risk_weight, self.return_weight = 0.0, 1.0
         self.aversion = 0.0  # that of the best lower bound

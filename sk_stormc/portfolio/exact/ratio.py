@@ -156,14 +156,15 @@ class Ratio:
 
     max_risk = np.inf
 
-    def __init__(self, task):
+    def __init__(self, task, start=None):
         self.task, self.risk = task, task.with_aversion(np.inf)
         # risk that counts as 0, for absolute weights of sum 1
         self.floor = PROGRAM_TOLERANCE * float(task.returns.std(axis=0).max())
         self.feasible = task.penalty
         self.power = task.measure.power
         self.cone = Cone.of(self.feasible, task.mean)
-        self.start = self.last_feasible(self.cone.inside)
+        inside = self.last_feasible(self.cone.inside)
+        self.start = inside if start is None else start
 
     def value(self, w, risk):
         """Minus the ratio of mean return after costs to a known risk; infinity for a

@@ -33,8 +33,6 @@ TABLES = {
 # A table has this fraction of the rows. With fewer rows there are more rounds, and with
 # more an exact fit of a table takes longer than the passes.
 TABLE_FRACTION = 0.05
-# With fewer rows for an asset, an optimum of a table fits the noise of the sample.
-ROWS_PER_ASSET = 40
 MIN_TABLE_ROWS = 500
 MAX_TABLE_ROWS = 25_000  # an exact fit of these takes some seconds
 MAX_ROUNDS, MAX_CUTS = 50, 1000  # usual are 3 to 6 rounds, and 40 to 150 cutting planes
@@ -104,7 +102,7 @@ class Rounds:
         kind = tables.CuttingPlanes if measure.ordered else TABLES[measure.rounds]
         n, d = self.rows.shape
         most = int(min(MAX_RETURNS / d, MAX_PRODUCTS / d**2))
-        least = max(MIN_TABLE_ROWS, ROWS_PER_ASSET * d)
+        least = max(MIN_TABLE_ROWS, kind.rows_per_asset * d)
         size = min(max(TABLE_FRACTION * n, least), MAX_TABLE_ROWS, most / 2)
         self.table = kind(self.rows, task, int(size), most)
         if kind is tables.AggregatedRows:
@@ -188,7 +186,7 @@ class Rounds:
 
     def _optimum(self, table, best):
         """The optimum of a table."""
-        goal, iterations = self.goal_of(table), []
+        goal, iterations = self.goal_of(table, best.w), []
         try:
             found = goal.minimise(iterations.append)
             self.goal = goal

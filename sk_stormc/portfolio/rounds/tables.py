@@ -110,12 +110,14 @@ def drawn(start, rows, p, count):
 
 
 class Table:
-    """Base class. ``below`` is whether the risk of a table is a lower bound.
+    """Base class. ``below`` is whether the risk of a table is a lower bound. With fewer
+    than ``rows_per_asset`` an optimum of a table fits the noise of the sample.
 
     ``size`` is about the number of rows of a table, which are never more than ``most``.
     """
 
     below = True
+    rows_per_asset = 40
 
     def __init__(self, rows, task, size, most):
         self.rows, self.task, self.size, self.most = rows, task, size, most // 2
@@ -260,6 +262,7 @@ class AggregatedRows(Table):
     """
 
     sides = None
+    rows_per_asset = 10
 
     def has_room(self, point):
         """Whether the rows that have changed sides can stay single. Otherwise a larger

@@ -148,6 +148,8 @@ class Ratios:
     totals: np.ndarray  # logarithms of the sums of the weights at each step
     expected: float  # the effective number of episodes, on average
     odd: bool  # whether there was a warning about the ratios
+    usual: float  # the most frequent return of an episode, without weights
+    n_others: int  # number of episodes with another return
 
 
 def read_ratios(sum_of, gamma, method):
@@ -161,7 +163,15 @@ def read_ratios(sum_of, gamma, method):
         counts = weights.length - 1 if method in ("is", "wis") else weights.step
         return (
             of_ratios,
-            ([weights.final], [weights.length], [rows.by_episode(gamma, method)]),
+            tuple(
+                [part]
+                for part in (
+                    weights.final,
+                    weights.length,
+                    rows.by_episode(gamma, method),
+                    rows.by_episode(gamma, "wis"),
+                )
+            ),
             BySteps(np.bincount(counts).astype(float)),
             BySteps(weights.ongoing(), True),
             [np.unique(rows.labels)],
@@ -171,7 +181,9 @@ def read_ratios(sum_of, gamma, method):
         first_pass
     )
     check_whole(labels, "their rows must lie in one partition")
-    final, length, returns = (np.concatenate(part) for part in of_episodes)
+    final, length, returns, plain = (np.concatenate(part) for part in of_episodes)
+    found, often = np.unique(plain, return_counts=True)
+    usual = found[often.argmax()], len(plain) - often.max()
     m = len(final)
     if m < 2:
         raise ValueError(f"episode must have at least 2 different labels, got {m}")
@@ -194,7 +206,7 @@ def read_ratios(sum_of, gamma, method):
         if method in ("wpdis", "wdr")
         else np.full(len(ongoing.values), np.log(m))
     )
-    return Ratios(returns, final, totals, expected, odd)
+    return Ratios(returns, final, totals, expected, odd, *usual)
 
 
 def estimate(sum_of, found, gamma, method):

@@ -233,8 +233,10 @@ def off_policy_value(
         standard errors are then often too small. Except for "dr" and "wdr" this
         includes the effective number that ratios of this size give on average, which is
         smaller than that of the log if the largest products of ratios are missing in
-        it. If ratios, or their products within episodes, are far from 1 on average, for
-        example because the two policies were swapped. If time has gaps within episodes.
+        it. If fewer than 20 episodes have another return than all others, as where
+        rewards are rare. If ratios, or their products within episodes, are far from 1
+        on average, for example because the two policies were swapped. If time has gaps
+        within episodes.
         If the rewards look like running sums.
         For "dr" and "wdr", if ``terminal`` is not given, because all episodes then
         count as cut off, and if X contains numbers of states.
@@ -373,6 +375,13 @@ def _policy_value(value, parts, found):
             f"all ratios of an episode are multiplied{less}. With fewer than "
             f"{FEW_EPISODES} a standard error is itself uncertain, and often too "
             f"small. {REMEDY}"
+        )
+    elif found.n_others < FEW_EPISODES:
+        warn(
+            f"only {found.n_others} of {m} episodes have a return that differs from "
+            f"{found.usual:.4g}, and the value depends on these. With fewer than "
+            f"{FEW_EPISODES} a standard error is itself uncertain, and often too "
+            "small. More episodes help."
         )
     elif np.isfinite(expected) and not found.odd:
         # the square of a product above exp(300) may overflow

@@ -14,7 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing
 
 from sk_stormc.solvers import SOLVERS, CompositionalSolver, StopReason
-from sk_stormc.streams.problem import WINDOW, stack
+from sk_stormc.streams.rows import stack
+from sk_stormc.streams.source import WINDOW
 from sk_stormc.utils.frames import is_table
 from sk_stormc.utils.validation import is_word, short
 from sk_stormc.utils.warnings import warn
@@ -36,6 +37,7 @@ from sk_stormc.values.sums.least_squares import of_columns
 from sk_stormc.values.sums.lstd import (
     ILL_CONDITIONED,
     LARGEST_STREAM,
+    LSTD,
     Collected,
     attributes_of,
     forget,
@@ -226,7 +228,7 @@ def continue_stream(estimator, X, y, log_columns, action=None, actions=None):
     d, gamma, half_life = chunk.Z.shape[1], estimator.gamma, estimator.half_life
     exact = (
         estimator.has_actions
-        or estimator._solver_for(solver, 0 if estimator.trace_decay else d) == "lstd"
+        or estimator._solver_for(solver, 0 if estimator.trace_decay else d) is LSTD
     )
     if gamma == 1 and not exact:
         raise ValueError(
@@ -319,7 +321,7 @@ def run_solver(estimator, before, chunk, d):
 
     if len(rows[2]):
         x0 = w if w.any() else None
-        result = estimator._stream_on(rows, window, open_stream, x0, settles=True)
+        result = estimator._stream_on(rows, window, open_stream, x0)
     if result is not None:
         w = result.x
         if result.n_iter:

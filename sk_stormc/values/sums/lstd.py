@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
+from sk_stormc.fitting.runs import Direct
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.markov import (
@@ -27,6 +28,7 @@ from sk_stormc.values.sums.least_squares import (
 )
 from sk_stormc.values.sums.traces import Traces
 
+LSTD = Direct("lstd")
 OVERFLOW = (
     "X, y and sample_weight must have finite products: divide very large ones by "
     "their scale"

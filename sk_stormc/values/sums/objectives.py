@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import sparse
 
-from sk_stormc.streams.problem import stack
+from sk_stormc.streams.rows import stack
 from sk_stormc.values.markov import dense, largest_values, scale_rows, summed_entries
 from sk_stormc.values.reading.states import distinct_rows
 from sk_stormc.values.sums.least_squares import solve_rows
