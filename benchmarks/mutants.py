@@ -100,12 +100,6 @@ MUTANTS = [
         "tests/portfolio/test_rounds.py",
     ),
     Mutant(
-        "portfolio/rounds/tables.py",
-        "sums[0] - table.measure.subgradient(y, table.p) @ table.returns",
-        "sums[0]",
-        "tests/portfolio/test_rounds.py",
-    ),
-    Mutant(
         "portfolio/compositional.py",
         "d -= factors.weight",
         "d -= 2 * factors.weight",
