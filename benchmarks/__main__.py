@@ -21,7 +21,8 @@ BENCHMARKS = (
     "portfolio", "newer", "methods", "gallery", "autodiff", "autodiff_rows",
     "iteration_cost", "maps",
     "large_maps", "map_cases",
-    "map_limits", "map_updates", "mixed_tables", "bellman", "streams", "rows", "values",
+    "map_limits", "map_updates", "map_sheet", "mixed_tables", "bellman", "streams",
+    "rows", "values",
     "value_cases", "policies", "desk",
     "desk_cases", "integer", "integer_cases", "pairs", "paper",
 )  # fmt: skip

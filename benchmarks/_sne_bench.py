@@ -25,7 +25,7 @@ THREADS = (
     "NUMBA_NUM_THREADS",
 )
 # by method, which is what is imported
-PACKAGES = {"sklearn": "scikit-learn", "openTSNE": "openTSNE"}
+PACKAGES = {"sklearn": "scikit-learn", "openTSNE": "openTSNE", "umap": "umap-learn"}
 LOOKED_AT = 20  # last rows of the data that a kept map must be of
 TINY = {}  # fits of quick runs, in which all sizes of a kind of data are the same
 

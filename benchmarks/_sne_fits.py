@@ -52,13 +52,13 @@ def embedding(X, seed, new=None, path=None, kl=False, **params):
     return found
 
 
-def rescaled_at_once(divergence, state):
+def rescaled_at_once(problem, state):
     """As `descent._at_next_stage`, without a second early stage."""
     from sk_stormc.embedding import descent
 
     (stage, *later), x = state.stages, state.x
-    if stage.early and divergence.d <= 2:
-        values = dict(descent._widths(divergence, x))
+    if stage.early and problem.n_components <= 2:
+        values = dict(descent._widths(problem, x))
         widest = max(values, default=1.0)
         if widest > 1 and 2 * values[widest] < values[1.0]:
             x = descent._scaled(x, descent.RESCALING * widest)
@@ -85,7 +85,7 @@ ABLATIONS = {  # what is taken out: module, name and value
         "Neighborhoods.affinities",
         fewer_affinities,
     ),
-    "floor for components": ("descent", "COMPONENT_FLOOR", 0.0),
+    "floor for components": ("problem", "COMPONENT_FLOOR", 0.0),
     "coarse level of the preconditioner": (
         "preconditioner",
         "Aggregates.solver",
@@ -101,7 +101,7 @@ ABLATIONS = {  # what is taken out: module, name and value
         "EARLY_EXAGGERATION",
         {"gaussian": 1.0, "student-t": 1.0},
     ),
-    "rescaling": ("descent", "_widths", lambda divergence, x: ()),
+    "rescaling": ("descent", "_widths", lambda problem, x: ()),
     "second early stage before rescaling": (
         "descent",
         "_at_next_stage",
@@ -195,12 +195,23 @@ def open_tsne(X, seed, new=None, checkpoints=(), **params):
     return found
 
 
+def umap(X, seed):
+    """UMAP."""
+    import umap
+
+    few = np.random.default_rng(0).normal(size=(200, 5))
+    umap.UMAP(random_state=0, n_jobs=1, n_epochs=5).fit(few)  # compiles what it needs
+    Z, seconds = timed(umap.UMAP(random_state=seed, n_jobs=1).fit_transform, X)
+    return {"Z": Z, "seconds": seconds}
+
+
 METHODS = {
     "ours": embedding,
     "ablated": ablated,
     "varied": varied,
     "sklearn": scikit_learn,
     "openTSNE": open_tsne,
+    "umap": umap,
 }
 
 

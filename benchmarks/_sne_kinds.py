@@ -174,12 +174,19 @@ def tree(n, seed):
     ), y
 
 
-def rings(n, seed):
-    """Two linked circles in three dimensions, embedded in ten with a little noise."""
-    rng = np.random.default_rng(seed)
+def linked_circles(n, rng):
+    """Points of two linked circles in three dimensions, the circle of each point, and
+    its angle on it."""
     y, angle = np.arange(n) % 2, 2 * np.pi * rng.random(n)
     circles = np.stack([np.cos(angle), np.sin(angle), np.zeros(n)], axis=1)
     circles[y == 1] = circles[y == 1][:, [0, 2, 1]] + [1, 0, 0]
+    return circles, y, angle
+
+
+def rings(n, seed):
+    """Two linked circles in three dimensions, embedded in ten with a little noise."""
+    rng = np.random.default_rng(seed)
+    circles, y, _ = linked_circles(n, rng)
     return np.pad(circles, ((0, 0), (0, 7))) + 0.03 * rng.standard_normal((n, 10)), y
 
 

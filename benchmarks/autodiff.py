@@ -88,7 +88,12 @@ def iterations(quick):
     for d, B in SIZES[:1] if quick else SIZES:
         n = 10 if quick else max(5, min(1000, 10**7 // (d * B)))
         solver = STORMCompositional(
-            1e-3, momentum=0.1, batch_size=B, init_batch_size=B, max_iter=n, tol=0
+            learning_rate=1e-3,
+            momentum=0.1,
+            batch_size=B,
+            init_batch_size=B,
+            max_iter=n,
+            tol=0,
         )
         jobs = [
             partial(solver.solve, p, random_state=0, record_every=10**9)

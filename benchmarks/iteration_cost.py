@@ -74,7 +74,14 @@ def measure(n_assets, iterations=ITERATIONS, rounds=ROUNDS, n_periods=2500):
     R = make_gaussian_returns(n_periods, n_assets, random_state=0)
     # one record at the start and one at the end: records are not part of an iteration
     solver = STORMCompositional(
-        0.1, 0.1, 0.01, B, B, "global", max_iter=iterations, tol=0
+        learning_rate=0.1,
+        precision=0.1,
+        momentum=0.01,
+        batch_size=B,
+        init_batch_size=B,
+        normalization="global",
+        max_iter=iterations,
+        tol=0,
     )
     draws = np.random.default_rng(0).integers(n_periods, size=(iterations, 3, B))
     run_it, ones = (

@@ -26,7 +26,6 @@ from sklearn.manifold import TSNE, spectral_embedding
 from sklearn.metrics import pairwise_distances
 
 from benchmarks._map_sets import CASES
-from benchmarks._sne_bench import PACKAGES as PEERS
 from benchmarks._sne_panel import divergence
 from benchmarks._tables import OUTCOMES, outcome_counts, table
 from sk_stormc import SNEEmbedding
@@ -34,7 +33,7 @@ from sk_stormc.embedding.initialization import FEATURELESS, make_start
 
 DURATION = "20 minutes"
 NEEDS_DATA = False
-PACKAGES = tuple(PEERS.values())
+PACKAGES = ("scikit-learn", "openTSNE")
 SEEDS, DRAWS = (0, 1), 3
 RIGHT, SMALL, FOUND = 0.02, 1e-3, 0.99
 QUICK = 12  # a quick run has one of so many cases
@@ -156,7 +155,7 @@ def measure(case, quick, draw=0):
         # as scikit-learn takes them
         P.indices, P.indptr = (P.indices.astype(np.int32), P.indptr.astype(np.int32))
         row |= {"kl": divergence(len(Z) * P, Z), "found": nearest(case, X, near._graph)}
-        there = [method for method in PEERS if importlib.util.find_spec(method)]
+        there = [method for method in FITS if importlib.util.find_spec(method)]
         row |= {method: worse_map(method, case, X, P, quick) for method in there}
     row["theirs"] = min(row[method] for method in there)
     return row | {

@@ -93,15 +93,20 @@ def judged(bench, name, images):
 
 
 def draw_maps(path, maps, labels):
-    """Maps side by side by their titles, aligned with the first, with a palette in
-    place of all colours."""
+    """Maps side by side by their titles, aligned with the first."""
     first = next(iter(maps.values()))
     aligned = {
         title: align_embedding(Z, first, scale=False) for title, Z in maps.items()
     }
-    figure, file = plot_embeddings(aligned, labels), io.BytesIO()
+    figure = plot_embeddings(aligned, labels)
     for ax in figure.axes:
         ax.collections[0].set_sizes([0.8])
+    save_small(figure, path)
+
+
+def save_small(figure, path):
+    """Save a figure with a palette in place of all colours."""
+    file = io.BytesIO()
     figure.savefig(file, format="png", dpi=160)
     with Image.open(file) as image:
         few = image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)

@@ -29,8 +29,8 @@ class Mutant(NamedTuple):
 MUTANTS = [
     Mutant(
         "portfolio/risk/cvar.py",
-        "reach = max(1.0, tail / self.confidence)",
-        "reach = tail",
+        "Hinges(rows, np.zeros(n), scaled.risk_weight * scaled.p / tail, np.zeros(n))",
+        "Hinges(rows, np.zeros(n), scaled.risk_weight * scaled.p, np.zeros(n))",
         "tests/pairs/test_portfolio.py",
     ),
     Mutant(
@@ -79,13 +79,13 @@ MUTANTS = [
         "portfolio/returns.py",
         "fading = 0.5 ** (np.arange(self.shape[0])[::-1] / half_life)",
         "fading = 0.5 ** (np.arange(self.shape[0]) / half_life)",
-        "tests/portfolio/test_forecasts.py",
+        "tests/portfolio/test_rounds.py tests/pairs/test_portfolio.py",
     ),
     Mutant(
         "portfolio/exact/feasible_set.py",
         "middle = np.where(self.previous > 0, norm - cost, cost - norm)",
         "middle = np.where(self.previous > 0, cost - norm, norm - cost)",
-        "tests/portfolio/test_constraints.py tests/portfolio/test_hard_numbers.py",
+        "tests/portfolio/test_portfolio_steps.py",
     ),
     Mutant(
         "portfolio/convex_program.py",
@@ -97,12 +97,12 @@ MUTANTS = [
         "portfolio/rounds/rows.py",
         "return float(n) if ratio == 1 else (1 - ratio**n) / (1 - ratio)",
         "return float(n) if ratio == 1 else 1 / (1 - ratio)",
-        "tests/portfolio/test_rounds.py tests/portfolio/test_rounds_dask.py",
+        "tests/portfolio/test_rounds.py",
     ),
     Mutant(
         "portfolio/rounds/tables.py",
-        "of_rest = of_rest * (max(1.0 - p.sum(), 0.0) / of_rest.sum())",
-        "of_rest = of_rest / of_rest.sum()",
+        "sums[0] - table.measure.subgradient(y, table.p) @ table.returns",
+        "sums[0]",
         "tests/portfolio/test_rounds.py",
     ),
     Mutant(
@@ -128,12 +128,6 @@ MUTANTS = [
         "cost = np.concatenate([prices - 2 * remainders, prices]) / unit",
         "cost = np.concatenate([prices - remainders, prices]) / unit",
         "tests/portfolio/test_whole_shares.py",
-    ),
-    Mutant(
-        "portfolio/moment_stream.py",
-        "around.times(0.5 ** (len(self.rows) / self.half_life)).plus(new)",
-        "around.times(0.5**self.half_life).plus(new)",
-        "tests/portfolio/test_moments_of_returns.py tests/streams",
     ),
 ]
 

@@ -5,17 +5,23 @@ Returns are three factors and noise, both of Student's t with four degrees of fr
 Each fit of a file or in memory has a process of its own, whose peak of resident memory
 is read. `numpy` is the CPU time in which numpy reads the file and sums all products.
 Except for the variance, skfolio's programs have a row for each period, so that it fits
-fewer of them. Wall times of a cluster of processes on one computer depend on what else
-it does. The CPU time of the workers does so less.
+fewer of them. The part "scenarios" has other numbers of assets, and the same programs
+by Clarabel and HiGHS through cvxpy. A fit of another library ends after two minutes.
+Wall times of a cluster of processes on one computer depend on what else it does. The
+CPU time of the workers does so less.
 """
 
+import importlib
 import json
 import pickle
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -28,11 +34,14 @@ from sk_stormc import CompositionalPortfolio, SNEEmbedding
 
 DURATION = "15 minutes"
 NEEDS_DATA = False
-PACKAGES = ("skfolio", "dask")
+PACKAGES = ("skfolio", "dask", "cvxpy", "clarabel")
 N_ROWS, N_ASSETS, BLOCK = 1_000_000, 50, 40_000
 N_FEW, N_MANY = 20_000, 200_000
 LARGE, N_TASKS = 250_000, 1_000  # rows of a partition of 100 MB; tiny partitions
 N_SAMPLE, N_POINTS = 5_000, 16_000
+SCENARIOS = (10_000, 400), (50_000, 400), (1_000, 503), (60_000, 20)
+OTHERS = ("clarabel", "highs", "skfolio")
+LONGEST = 120  # CPU seconds of another library's fit
 AVERSIONS = {
     "variance": 5.0,
     "semivariance": 20.0,
@@ -53,18 +62,15 @@ SKFOLIO = {
 # The returns, and fits of them in processes of their own
 
 
-def write(path, n):
+def write(path, n, d):
     """The file of returns."""
     rng = np.random.default_rng(3)
-    loadings, spread = (
-        rng.normal(0.6, 0.4, (3, N_ASSETS)),
-        rng.uniform(0.5, 1.5, N_ASSETS),
-    )
-    mean = 0.0003 + 0.00025 * rng.normal(size=N_ASSETS)
-    X = np.lib.format.open_memmap(path, "w+", float, (n, N_ASSETS))
+    loadings, spread = rng.normal(0.6, 0.4, (3, d)), rng.uniform(0.5, 1.5, d)
+    mean = 0.0003 + 0.00025 * rng.normal(size=d)
+    X = np.lib.format.open_memmap(path, "w+", float, (n, d))
     for i in range(0, n, BLOCK):
         m = min(BLOCK, n - i)
-        noise = 0.01 * rng.standard_t(4, (m, N_ASSETS)) * spread
+        noise = 0.01 * rng.standard_t(4, (m, d)) * spread
         X[i : i + m] = mean + 0.006 * rng.standard_t(4, (m, 3)) @ loadings + noise
     X.flush()
 
@@ -100,20 +106,49 @@ def theirs(measure):
     )
 
 
+def by_cvxpy(X, measure, solver):
+    """The same portfolio by a solver of cvxpy, whose objective is returned."""
+    import cvxpy as cp
+
+    n, d = X.shape
+    w, level, t = cp.Variable(d), cp.Variable(), cp.Variable()
+    mean, rows = X.mean(axis=0), []
+    losses = (mean - X) @ w
+    if measure == "variance":
+        risk = cp.sum_squares(losses) / n
+    elif measure == "semideviation":
+        risk = cp.norm(cp.pos(losses)) / n**0.5
+    elif measure == "cvar":
+        risk = level + cp.sum(cp.pos(losses - level)) / (0.05 * n) - mean @ w
+    else:  # evar
+        u = cp.Variable(n)
+        rows = [cp.sum(u) <= t, cp.ExpCone(losses - level, t * np.ones(n), u)]
+        risk = level - t * np.log(0.05 * n) - mean @ w
+    program = cp.Problem(
+        cp.Minimize(AVERSIONS[measure] * risk - mean @ w),
+        [w >= 0, cp.sum(w) == 1, *rows],
+    )
+    return float(program.solve(solver=solver.upper()))
+
+
 def fitted(path, measure, how):
-    """A fit of a "file", in "memory", or by "skfolio"."""
+    """A fit of a "file", in "memory", or by another library."""
     X = np.load(path, mmap_mode="r" if how == "file" else None)
-    portfolio = (theirs if how == "skfolio" else ours)(measure)
-    try:
-        seconds, _, warned = timed(portfolio.fit, X)
-    except Exception as error:
-        if how != "skfolio":
-            raise
-        return {"seconds": None, "error": repr(error)}
+    if how in OTHERS:
+        resource.setrlimit(resource.RLIMIT_CPU, (LONGEST, LONGEST))
+        fit = theirs(measure).fit if how == "skfolio" else partial(by_cvxpy, X)
+        args = [X] if how == "skfolio" else [measure, how]
+        try:
+            importlib.import_module("skfolio" if how == "skfolio" else "cvxpy")
+            seconds, value, _ = timed(fit, *args)
+        except Exception as error:
+            return {"seconds": None, "error": repr(error)}
+        found = {"measure": measure, "seconds": seconds, "peak": 1024 * peak()}
+        return found if how == "skfolio" else found | {"objective": value}
+    portfolio = ours(measure)
+    seconds, _, warned = timed(portfolio.fit, X)
     assert not warned
     found = {"measure": measure, "seconds": seconds, "peak": 1024 * peak()}
-    if how == "skfolio":
-        return found
     return found | {
         "rounds": portfolio.n_iter_,
         "objective": portfolio.loss_curve_[-1],
@@ -124,19 +159,21 @@ def fitted(path, measure, how):
 def apart(*args):
     """`fitted`, in a process of its own."""
     call = [sys.executable, "-m", "benchmarks.rows", *map(str, args)]
-    output = subprocess.run(
-        call, cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout
-    print(*args[1:], output.strip(), flush=True)
+    run = subprocess.run(call, cwd=ROOT, capture_output=True, text=True)
+    if run.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        return {"seconds": LONGEST}
+    run.check_returncode()
+    output = run.stdout.splitlines()[-1]
+    print(*args[1:], output, flush=True)
     return json.loads(output)
 
 
 @contextmanager
-def returns(n):
-    """The path of a file of n periods."""
+def returns(n, d=N_ASSETS):
+    """The path of a file of n periods of d assets."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "returns.npy"
-        write(path, n)
+        write(path, n, d)
         yield path
 
 
@@ -161,6 +198,21 @@ def memory(quick):
                 row = apart(path, measure, "memory") | {"n": n}
                 if measure in SKFOLIO and (n != N_MANY or measure == "variance"):
                     row["skfolio"] = apart(path, measure, "skfolio")["seconds"]
+                found.append(row)
+    return found
+
+
+def scenarios(quick):
+    """Fits of arrays, and those of other libraries."""
+    found = []
+    for n, d in [(300, 4)] if quick else SCENARIOS:
+        with returns(n, d) as path:
+            for measure in ("cvar", "variance", "semideviation", "evar"):
+                row = apart(path, measure, "memory") | {"n": n, "d": d}
+                for other in OTHERS:
+                    # the other programs are not linear
+                    if other != "highs" or measure == "cvar":
+                        row[other] = apart(path, measure, other)["seconds"]
                 found.append(row)
     return found
 
@@ -343,7 +395,9 @@ def seconds_of_billion(row):
     )
 
 
-PARTS = {part.__name__: part for part in (file, memory, cluster, maps, model)}
+PARTS = {
+    part.__name__: part for part in (file, memory, scenarios, cluster, maps, model)
+}
 
 
 def run_part(name, quick, images):
@@ -351,9 +405,11 @@ def run_part(name, quick, images):
     return PARTS[name](quick)
 
 
-def skfolio_seconds(row):
-    """The seconds of skfolio, that its solver failed, or nothing."""
-    seconds = row.get("skfolio", "")
+def seconds_of(other, row):
+    """The seconds of another library, that it took too long or failed, or nothing."""
+    seconds = row.get(other, "")
+    if seconds == LONGEST:
+        return f"> {LONGEST}"
     return "failed" if seconds is None else f"{seconds:.2f}" if seconds else ""
 
 
@@ -371,9 +427,18 @@ COLUMNS = {
         "periods": "{n:,}",
         "": "{measure}",
         "CPU seconds": "{seconds:.2f}",
-        "skfolio": skfolio_seconds,
+        "skfolio": partial(seconds_of, "skfolio"),
         "proved gap": "{gap:.1e}",
         "peak memory": "{peak:.0f} MB",
+    },
+    "scenarios": {
+        "periods x assets": "{n:,} x {d}",
+        "": "{measure}",
+        "CPU seconds": "{seconds:.2f}",
+        "proved gap": "{gap:.1e}",
+        "Clarabel": partial(seconds_of, "clarabel"),
+        "HiGHS": partial(seconds_of, "highs"),
+        "skfolio": partial(seconds_of, "skfolio"),
     },
     "cluster": {
         "": "{measure}",

@@ -2,12 +2,12 @@
 
 from sk_stormc.embedding.affinities import (
     affinities,
+    check_affinities,
     conditional_probabilities,
     nearest_neighbors,
     perplexity_affinities,
     perplexity_search,
 )
-from sk_stormc.embedding.affinity_checks import check_affinities
 
 __all__ = [
     "affinities",

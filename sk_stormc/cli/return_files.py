@@ -430,7 +430,7 @@ def _long(frame, date, asset):
     """How a long table is read."""
     values = [name for name in frame.columns if name not in (date, asset)]
     prices = [name for name in values if name.lower() in CLOSING]
-    *_, value = "VALUE", *values, *prices
+    value = ["VALUE", *values, *prices][-1]
     return f"A long table is read by --long {date},{asset},{value}"
 
 

@@ -10,6 +10,25 @@ import numpy as np
 from sk_stormc.core.advice import Advice
 from sk_stormc.core.penalties import penalized
 from sk_stormc.utils.types import Array, ArrayLike, FloatArray
+from sk_stormc.utils.validation import short
+
+
+def checked_parts(problem, parts, x, u):
+    """(f_x, f_u), as ``outer_gradient`` returned them, or a ValueError that names this
+    function if it is no tuple, or if they have other shapes than x and u."""
+    name = f"{type(problem).__name__}.outer_gradient"
+    if not isinstance(parts, tuple) or len(parts) != 2:
+        raise ValueError(
+            f"{name} must return the tuple (f_x, f_u), with None for f_x if f does not "
+            f"depend on x directly, got {short(parts)}"
+        )
+    for part, value, model in zip(("f_x", "f_u"), parts, (x, u), strict=True):
+        if value is not None and np.shape(value) != np.shape(model):
+            raise ValueError(
+                f"{part} of {name} must be of shape {np.shape(model)}, got shape "
+                f"{np.shape(value)}"
+            )
+    return parts
 
 
 class CompositionalProblem(ABC):
@@ -282,7 +301,7 @@ class CompositionalProblem(ABC):
         -------
         ndarray of shape (n_variables,)
         """
-        f_x, f_u = self.outer_gradient(x, u, batch)
+        f_x, f_u = checked_parts(self, self.outer_gradient(x, u, batch), x, u)
         F = self.vjp(J, f_u)
         return F if f_x is None else f_x + F
 

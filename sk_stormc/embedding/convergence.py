@@ -2,6 +2,9 @@
 
 from sklearn.exceptions import ConvergenceWarning
 
+from sk_stormc.embedding.descent import Descent, further_by_descent
+from sk_stormc.embedding.problem import recorded_divergence
+from sk_stormc.embedding.solver_runs import further_by_solver
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
 
@@ -14,7 +17,7 @@ NOTABLE_DIVERGENCE = 0.01
 PROBE_ITERATIONS = 3  # that show whether a map still moves
 
 
-def warn_if_not_converged(model, method, objective, result):
+def warn_if_not_converged(model, method, problem, result):
     """Warn if a map has not left its initialization, is worse than a recorded one, or
     has not converged.
 
@@ -25,21 +28,21 @@ def warn_if_not_converged(model, method, objective, result):
     ----------
     model : SNEEmbedding
     method : Descent or CompositionalSolver
-    objective : Divergence or OfProblem
+    problem : SNEProblem
         Its ``exaggeration`` is that of the last stage. An exaggerated map does not
         minimise the divergence.
     result : SolverResult
     """
-    message, reason = _worse(model, objective), result.stop_reason
+    message, reason = _worse(model, problem), result.stop_reason
     if message is None and reason == StopReason.MAX_ITER and method.tol == 0:
-        message = _moving(model, objective, result)
+        message = _moving(model, method, problem, result)
     if message is None and reason in (
         StopReason.MAX_ITER,
         StopReason.MAX_IFO,
         StopReason.NO_DECREASE,
         StopReason.CONVERGED,
     ):
-        message = _stuck(model, method, objective, result) or _narrow(objective, result)
+        message = _stuck(model, method, problem, result) or _narrow(problem, result)
     if message is not None:
         warn(message, ConvergenceWarning)
 
@@ -47,11 +50,11 @@ def warn_if_not_converged(model, method, objective, result):
 # Each function returns the warning, or None.
 
 
-def _worse(model, objective):
+def _worse(model, problem):
     start = model.loss_curve_[0]
     last = model.loss_curve_[-1]
     best = model.loss_curve_.min()
-    if objective.exaggeration != 1 or last <= best + max(
+    if problem.exaggeration != 1 or last <= best + max(
         NOTABLE_DIVERGENCE * start, INVISIBLE_DIVERGENCE
     ):
         return None
@@ -61,10 +64,12 @@ def _worse(model, objective):
     )
 
 
-def _moving(model, objective, result):
-    if objective.exaggeration != 1:
+def _moving(model, method, problem, result):
+    if problem.exaggeration != 1:
         return None
-    before, after = objective.further(result.x, PROBE_ITERATIONS)
+    is_descent = isinstance(method, Descent)
+    further = further_by_descent if is_descent else further_by_solver
+    before, after = further(problem, result.x, PROBE_ITERATIONS)
     # PROBE_ITERATIONS may decrease a divergence by .55 %
     if before - after <= max(5.5e-3 * before, INVISIBLE_DIVERGENCE):
         return None
@@ -75,11 +80,11 @@ def _moving(model, objective, result):
     )
 
 
-def _stuck(model, method, objective, result):
+def _stuck(model, method, problem, result):
     start = model.loss_curve_[0]
     last = model.loss_curve_[-1]
     width = model.embedding_.std(axis=0).max()
-    exaggerated = objective.exaggeration != 1
+    exaggerated = problem.exaggeration != 1
     decreased = start - last > NOTABLE_DIVERGENCE * start
     # far below its width, the kernel does not distinguish the distances in a map
     left = width > 0.01 if exaggerated else decreased
@@ -91,7 +96,7 @@ def _stuck(model, method, objective, result):
     )
     if exaggerated:
         advice = (
-            f"Use a smaller exaggeration: {objective.exaggeration:g} draws all points "
+            f"Use a smaller exaggeration: {problem.exaggeration:g} draws all points "
             "together."
         )
     elif result.stop_reason == StopReason.CONVERGED:
@@ -103,18 +108,19 @@ def _stuck(model, method, objective, result):
     )
 
 
-def _narrow(objective, result):
+def _narrow(problem, result):
     """With few degrees of freedom the best map is so wide that steps of a limited
     length do not reach its width."""
-    if objective.dof >= 1 or objective.exaggeration != 1:
+    if problem.dof >= 1 or problem.exaggeration != 1:
         return None
-    factor = 2 ** (1 / objective.dof)  # halves the kernel of far points
-    before = objective.at(result.x)
-    after = objective.at((factor * result.x).astype(result.x.dtype))
+    factor = 2 ** (1 / problem.dof)  # halves the kernel of far points
+    before = recorded_divergence(problem, result.x)
+    wider = (factor * result.x).astype(result.x.dtype)
+    after = recorded_divergence(problem, wider)
     if before - after <= max(0.1 * before, INVISIBLE_DIVERGENCE):
         return None
     return (
-        f"the map is too narrow for dof={objective.dof:g}: with all distances times "
+        f"the map is too narrow for dof={problem.dof:g}: with all distances times "
         f"{factor:.3g}, its divergence of {before:.4g} would be {after:.4g}. Use a "
         "larger dof. solver='lbfgs' reaches larger distances."
     )

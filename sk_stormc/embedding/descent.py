@@ -20,86 +20,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.core.schedules import at
 from sk_stormc.embedding.defaults import (
-    CG_ITERATIONS,
-    COMPONENT_FLOOR,
-    MAX_FULL_BATCH,
     MAX_RECORDS,
     MOMENTUM,
     PROBE_REGULARIZATION,
     full_rate,
-    regularization,
-    step_limit,
 )
-from sk_stormc.embedding.kernel_sums import NearField, StudentT, negentropy
-from sk_stormc.embedding.mesh import Mesh
-from sk_stormc.embedding.preconditioner import Graph, laplacian_direction
+from sk_stormc.embedding.problem import recorded_divergence
 from sk_stormc.embedding.stages import Stage
-from sk_stormc.embedding.sums_over_pairs import student_t_sums
 from sk_stormc.engine.results import Record, StopReason, result_of
 from sk_stormc.utils.warnings import warn
 
 # Fraction of the best factor by which a map with tight groups is rescaled. The map
 # still expands, and a wider one has a larger mesh.
 RESCALING = 0.8
-
-
-class Divergence:
-    """KL(P || Q) as a function of the map, and the sums that its gradient consists of.
-
-    Parameters
-    ----------
-    P : CSR array of shape (n, n)
-        Affinities, of which the entries of each row sum to 1, or with ``joint`` all
-        entries together.
-    d : int
-        Dimension of the map.
-    dof : float
-    joint : bool
-    """
-
-    def __init__(self, P, d, dof=1.0, joint=False):
-        self.n, self.d, self.dof = P.shape[0], d, float(dof)
-        self.kernel = StudentT(self.dof)
-        self.n_inner = self.n_outer = self.n  # components of g and of f
-        self.exaggeration = 1.0  # of the last stage
-        P.sort_indices()
-        P.eliminate_zeros()
-        self.graph = Graph(P if joint else P / self.n)
-        self.edges = self.graph.edges
-        self.weight = self.edges.weight.sum() / self.n  # of a point
-        self.mesh = Mesh(dof=self.dof) if d <= 2 and self.n > MAX_FULL_BATCH else None
-        self.negentropy = 2 * negentropy(self.edges.weight / 2)
-
-    def near_field(self, exaggeration):
-        """The sums over the edges."""
-        return NearField(self.edges, self.kernel, exaggeration)
-
-    def repulsion(self, x):
-        """Z, and the repulsive forces, up to the factor 4 / Z."""
-        Z, forces = student_t_sums(x, self.mesh, self.dof)
-        return x.dtype.type(Z), forces
-
-    def value(self, Z, w):
-        """The divergence, from Z and the kernel w of each edge."""
-        return (
-            -self.dof * self.edges.log_sum(w)
-            + float(np.log(Z, dtype=float))
-            + self.negentropy
-        )
-
-    def at(self, x):
-        """The divergence of a map, as records have it."""
-        return self.value(self.repulsion(x)[0], self.near_field(1.0).at(x.ravel())[1])
-
-    def further(self, x, n_iter):
-        """The divergence of a map, and after a few more iterations at the full learning
-        rate."""
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            stage = Stage(n_iter, held=PROBE_REGULARIZATION)
-            state, _ = descend(self, State(x, stages=(stage,)))
-        return state.records[0][2], state.records[-1][2]
 
 
 @dataclass(frozen=True, repr=False)
@@ -157,7 +91,7 @@ class State:
         return self.ifo_before + (3 * len(self.x) * (self.t + 1) if self.t else 0)
 
 
-def descend(divergence, state, tol=0.0, on_record=None):
+def descend(problem, state, tol=0.0, on_record=None):
     """Iterate until the last stage ends. Return the last state, and why the descent
     stopped.
 
@@ -165,57 +99,63 @@ def descend(divergence, state, tol=0.0, on_record=None):
     where F is the gradient and L the graph Laplacian of the attraction. Before a step
     is averaged, it is shortened so that no point moves too far.
     """
-    weight, iterations = divergence.weight, CG_ITERATIONS["student-t"]
     try:
         while state.stages:
-            stage, later = state.stages[0], state.stages[1:]
-            near = divergence.near_field(stage.exaggeration)
-            rate = full_rate(divergence.mesh is not None, stage.on)
-            longest = step_limit(divergence.n, divergence.d) / rate
-            mu = regularization("student-t", stage.held, stage.n_iter, 1.0, stage.on)
+            stage = state.stages[0]
+            of_stage = problem.stage(
+                stage.n_iter, stage.exaggeration, stage.held, stage.on
+            ).in_run()
+            rate = full_rate(problem.meshed, stage.on)
+            longest = of_stage.advice.precision
             if stage.on and state.finished is None:
                 state = replace(state, finished=replace(state, stages=()))
             while True:
-                x, t = state.x, state.t
-                _, w = near.at(x.ravel())
-                Z, forces = divergence.repulsion(x)
-                kept = _is_kept(stage, t)
-                if _is_due(state) and (kept or on_record):
-                    value = divergence.value(Z, w)
-                    if not math.isfinite(value):
-                        return state, StopReason.NON_FINITE
-                    state = _recorded(state, value, kept)
-                    stops = on_record and on_record(_record(state, value))
-                    if stops and (later or t < stage.n_iter):
-                        return state, StopReason.CALLBACK
+                state, reason = _observed(of_stage, state, on_record)
+                if reason is not None:
+                    return state, reason
+                t, shape = state.t, state.x.shape
                 if t == stage.n_iter:
                     break
-                c, degree, attraction = near.forces(x.ravel())
-                F = attraction.T + forces * (-4 / Z)
-                q = laplacian_direction(
-                    divergence.graph,
-                    c,
-                    degree,
-                    weight * at(mu, t),
-                    F,
-                    iterations,
-                    COMPONENT_FLOOR * weight,
-                )
+                x = state.x.ravel()
+                F = of_stage.gradient(x)
+                q = of_stage.metric.at(x, t).apply(F)
                 if tol and not stage.early:
-                    length = math.sqrt(max(float(np.vdot(F, q)), 0.0))
-                    first = length if state.first is None else state.first
-                    state = replace(state, first=first, last=length)
-                    if length <= tol * first:
+                    state = _measured(state, F, q)
+                    if state.last <= tol * state.first:
                         return state, StopReason.CONVERGED
+                q = q.reshape(shape)
                 lengths = np.sqrt(np.einsum("ij,ij->i", q, q))[:, None]
                 step = np.minimum(0.5, longest / lengths) * q
                 velocity = (1 - MOMENTUM) * step + MOMENTUM * state.velocity
-                x = x - learning_rate(stage, rate, t) * velocity
+                x = state.x - learning_rate(stage, rate, t) * velocity
                 state = replace(state, x=x, velocity=velocity, t=t + 1)
-            state = _at_next_stage(divergence, state)
+            state = _at_next_stage(problem, state)
     except KeyboardInterrupt:
         return state, StopReason.INTERRUPTED
     return state, StopReason.MAX_ITER
+
+
+def _observed(problem, state, on_record):
+    """Record and show the map if that is due. Return also why the descent stops, or
+    None."""
+    stage, t = state.stages[0], state.t
+    kept = _is_kept(stage, t)
+    if not _is_due(state) or not (kept or on_record):
+        return state, None
+    value = recorded_divergence(problem, state.x)
+    if not math.isfinite(value):
+        return state, StopReason.NON_FINITE
+    state = _recorded(state, value, kept)
+    stops = on_record and on_record(_record(state, value))
+    goes_on = len(state.stages) > 1 or t < stage.n_iter
+    return state, StopReason.CALLBACK if stops and goes_on else None
+
+
+def _measured(state, F, q):
+    """The state with the length of the gradient, in the norm of the preconditioner."""
+    length = math.sqrt(max(float(np.vdot(F, q)), 0.0))
+    first = length if state.first is None else state.first
+    return replace(state, first=first, last=length)
 
 
 def learning_rate(stage, rate, t):
@@ -277,7 +217,7 @@ def _record(state, value):
 # stages
 
 
-def _at_next_stage(divergence, state):
+def _at_next_stage(problem, state):
     """The state at the beginning of the next stage, or at the end of the descent.
 
     If rescaling alone would halve the divergence of the map that the early stage
@@ -294,8 +234,8 @@ def _at_next_stage(divergence, state):
     if worse and stage.exaggeration == 1 and not stage.asked:
         # the further iterations are left out
         return replace(state.finished, stages=tuple(later))
-    if stage.early and divergence.d <= 2 and later[0].exaggeration == 1:
-        values = dict(_widths(divergence, x))
+    if stage.early and problem.n_components <= 2 and later[0].exaggeration == 1:
+        values = dict(_widths(problem, x))
         widest, half = max(values, default=1.0), later[0].n_iter // 2
         if widest > 1 and state.n_before:
             x = _scaled(x, RESCALING * widest)
@@ -316,12 +256,12 @@ def _at_next_stage(divergence, state):
     )
 
 
-def _widths(divergence, x):
+def _widths(problem, x):
     """Yield factors, starting with 1, and the divergence of the map times the factor,
     while it decreases."""
     widest, factor, best = float(np.ptp(x, axis=0).max()), 1.0, math.inf
     while True:
-        value = divergence.at(_scaled(x, factor))
+        value = recorded_divergence(problem, _scaled(x, factor))
         if not value < best:
             return
         yield factor, value
@@ -356,12 +296,12 @@ class Descent:
         """The parameters that must be the same when a fit is resumed: none."""
         return {}
 
-    def run(self, fit, divergence, stages, start, fitted, lines, before=None):
+    def run(self, fit, problem, stages, start, fitted, lines, before=None):
         """Run the stages of a fit from a map, after the iterations of the result
         ``before``, if there are any.
 
-        Return the result of all iterations. ``fitted`` returns the attributes of the
-        estimator for a map.
+        Return the problem of the last stage, and the result of all iterations.
+        ``fitted`` returns the attributes of the estimator for a map.
         """
         state = State(start.astype(np.float32))
         if before is not None:
@@ -385,24 +325,23 @@ class Descent:
 
         result = fit.run(
             self,
-            divergence,
+            problem,
             state,
             stages=new,
             attributes=fitted,
             show=show if lines.shown else None,
         )
         ended = (*result.state.stages, stages[-1])[0]
-        divergence.exaggeration = ended.exaggeration
         if before is not None:
             added = (int(result.ifo[-1]) - state.ifo_before) // 3
             result.n_evaluations = {
                 kind: count + added for kind, count in before.n_evaluations.items()
             }
-        return result
+        return problem.stage(ended.n_iter, ended.exaggeration), result
 
     def solve(
         self,
-        divergence,
+        problem,
         start=None,
         *,
         state=None,
@@ -415,7 +354,7 @@ class Descent:
         state = state or start
         state = replace(state, stages=(*state.stages, *stages))
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            state, reason = descend(divergence, state, self.tol, on_record)
+            state, reason = descend(problem, state, self.tol, on_record)
             if reason == StopReason.INTERRUPTED and not state.n_iter:
                 raise KeyboardInterrupt
             x, records = state.x, list(state.records)
@@ -429,7 +368,8 @@ class Descent:
                     ConvergenceWarning,
                 )
             elif records[-1][0] != state.n_iter:
-                records.append((state.n_iter, state.ifo, divergence.at(x)))
+                value = recorded_divergence(problem, x)
+                records.append((state.n_iter, state.ifo, value))
         return result_of(
             records,
             x,
@@ -438,3 +378,12 @@ class Descent:
             residual=state.last / state.first if state.first else math.nan,
             state=state,
         )
+
+
+def further_by_descent(problem, x, n_iter):
+    """The divergence of a map, and after a few more iterations at the full learning
+    rate."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        stage = Stage(n_iter, held=PROBE_REGULARIZATION)
+        state, _ = descend(problem, State(x, stages=(stage,)))
+    return state.records[0][2], state.records[-1][2]

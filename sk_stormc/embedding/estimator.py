@@ -5,20 +5,26 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from typing import Any, Literal, Self, overload
 
 import numpy as np
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.embedding.affinities import check_perplexity
-from sk_stormc.embedding.continuation import Continuation
 from sk_stormc.embedding.convergence import warn_if_not_converged
 from sk_stormc.embedding.defaults import draws_nothing, horizon
 from sk_stormc.embedding.descent import Descent
 from sk_stormc.embedding.initialization import check_init, make_start
 from sk_stormc.embedding.kernel_sums import check_degrees_of_freedom
-from sk_stormc.embedding.neighborhoods import Neighborhoods, refuse_pair, warn_of_memory
+from sk_stormc.embedding.neighborhoods import (
+    Neighborhoods,
+    refuse_dask,
+    refuse_pair,
+    warn_of_memory,
+)
 from sk_stormc.embedding.neighbors.checks import (
     FEATURELESS,
     as_points,
@@ -26,20 +32,30 @@ from sk_stormc.embedding.neighbors.checks import (
     check_missing,
     warn_of_features,
 )
-from sk_stormc.embedding.stages import Lines, further_stages, growing, new_stages
+from sk_stormc.embedding.neighbors.graph import first_of_rows
+from sk_stormc.embedding.problem import SNEProblem
+from sk_stormc.embedding.solver_runs import run_stages
+from sk_stormc.embedding.stages import (
+    Lines,
+    Stage,
+    further_stages,
+    growing,
+    new_stages,
+)
 from sk_stormc.embedding.transform import (
     place,
-    refuse_dask,
     transform_lazily,
     warn_of_far_samples,
 )
 from sk_stormc.engine import CompositionalSolver
+from sk_stormc.engine.results import SolverResult
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import Fit, with_fit
-from sk_stormc.solvers import LBFGS, get_solver
+from sk_stormc.solvers import LBFGS, StopReason, get_solver
 from sk_stormc.solvers.lbfgs import LBFGS_PASSES
 from sk_stormc.utils.blocks import is_dask
-from sk_stormc.utils.threads import in_threads
+from sk_stormc.utils.descriptions import check_unchanged, describe
+from sk_stormc.utils.threads import in_threads, threads
 from sk_stormc.utils.types import (
     ArrayLike,
     Auto,
@@ -59,17 +75,21 @@ from sk_stormc.utils.validation import (
     check_verbose,
     is_word,
     naming,
+    short,
 )
 
 # default exaggeration of the early stage; without it, divergences of "student-t" are up
 # to 5 % higher
 EARLY_EXAGGERATION = {"gaussian": 1.0, "student-t": 6.0}
+# parameters that `optimize` may not change
+SAME = ("n_components", "perplexity", "kernel", "dof", "metric")
+# extended from stage to stage
+CURVES = ("loss_curve", "ifo", "record_iterations", "n_evaluations", "n_iter")
 
 
 class SNEEmbedding(
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
-    Continuation,
     CompositionalEstimator,
 ):
     """Embed points in few dimensions so that neighbours stay close: SNE and t-SNE, by
@@ -118,7 +138,10 @@ class SNEEmbedding(
     init : {"auto", "pca", "spectral", "random"} or ndarray, default="auto"
         Initial positions of the points, as an array of shape (n_samples, n_components),
         or a way to compute them. "pca" uses principal components. "spectral" uses the
-        leading nontrivial eigenvectors of the random walk on the neighbour graph.
+        leading nontrivial eigenvectors of the random walk on the neighbour graph, of
+        each connected component by itself. It keeps closed curves whole that "pca" may
+        cut, because they lie on top of other components in the principal components,
+        such as two linked rings.
         "auto" is "pca" for features, and "spectral" for metric="precomputed", for which
         "pca" is not possible. "random" is Gaussian noise with a standard deviation of 1
         for "gaussian" and of 1e-4 for "student-t". All other initializations, including
@@ -126,7 +149,7 @@ class SNEEmbedding(
         becomes 3 for "gaussian" and 1e-4 for "student-t", because other widths lead to
         worse minima. A constant column is replaced by noise of a tenth of that width.
         With early_exaggeration=1 an array keeps its width, so that
-        ``init=old.transform(X)`` keeps the layout of a map.
+        ``init=old.transform(X) / 30`` keeps the layout of a map with new samples.
     metric : str or callable, default="euclidean"
         Metric of the data, as in `sklearn.neighbors.NearestNeighbors`, except
         "nan_euclidean", since missing values are not supported. For a sparse X, only
@@ -351,7 +374,7 @@ class SNEEmbedding(
         warn_of_features(points, names, self.metric)
         if self.metric not in FEATURELESS:
             warn_of_memory(points, np.max(self.perplexity), d == 2)
-        every = None if self.record_every == "auto" else self.record_every
+        every = _set(self.record_every)
         if before is not None:
             stages = further_stages(
                 before.plan, method.max_iter, self.exaggeration, every
@@ -379,7 +402,7 @@ class SNEEmbedding(
             )
         fit.progress.plan = stages
         lines.done("start")
-        result, objective = self._run_stages(
+        problem, result = self._run_stages(
             fit,
             method,
             stages,
@@ -395,7 +418,7 @@ class SNEEmbedding(
         self._n_features_out = self.n_components
         self._finish(result, method, fit)
         self._conclude(method, result)
-        warn_if_not_converged(self, method, objective, result)
+        warn_if_not_converged(self, method, problem, result)
         return self
 
     def fit_transform(self, X: Features, y: Any = None) -> FloatArray:
@@ -411,6 +434,115 @@ class SNEEmbedding(
         ndarray of shape (n_samples, n_components)
         """
         return self.fit(X).embedding_
+
+    @with_fit
+    @in_threads
+    def optimize(
+        self,
+        n_iter: int = 100,
+        *,
+        exaggeration: float = 1.0,
+        learning_rate: float | None = None,
+        record_every: int | str = "auto",
+    ) -> Self:
+        """Continue the optimisation of the fitted map by one more stage, after those of
+        `fit` and of earlier calls.
+
+        ``embedding_`` and ``kl_divergence_`` are replaced, and ``loss_curve_``,
+        ``record_iterations_``, ``ifo_``, ``n_evaluations_`` and ``n_iter_`` are
+        extended. Callbacks are called at the records, and `resume` continues a stage
+        that ended early.
+
+        Parameters
+        ----------
+        n_iter : int, default=100
+            Number of iterations of the stage. The learning rate decreases to 0 over the
+            second half of them, and in a long stage over a larger part.
+        exaggeration : float, default=1.0
+            Factor of the attraction, at least 1.
+        learning_rate : float, default=None
+            The learning rate of the stage. None means the learning rate of the solver.
+        record_every : int or "auto", default="auto"
+            Approximate number of iterations between two records. 1 records every
+            iteration, and "auto" creates about twenty records.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If an argument is out of its range, or if n_components, perplexity, kernel,
+            dof or metric has changed since `fit`. The map is then unchanged.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> from sk_stormc import SNEEmbedding
+        >>> embedding = SNEEmbedding(max_iter=70, random_state=0).fit(
+        ...     load_digits().data[:500]
+        ... )
+        >>> embedding.optimize(30, exaggeration=4).optimize(50).n_iter_
+        150
+        """
+        check_is_fitted(self)
+        check_int("n_iter", n_iter, low=1)
+        check_number("exaggeration", exaggeration, low=1)
+        check_number(
+            "learning_rate", learning_rate, low=0, inclusive=False, words=(None,)
+        )
+        check_int("record_every", record_every, low=1, words=("auto",))
+        stage = Stage(
+            int(n_iter),
+            float(exaggeration),
+            on=True,
+            asked=True,
+            learning_rate=learning_rate and float(learning_rate),
+            record_every=_set(record_every),
+        )
+        method = self._method(len(self.embedding_))
+        if learning_rate is not None and isinstance(method, LBFGS):
+            raise ValueError(
+                f"learning_rate must be None for {method!r}, which has none; got "
+                f"{short(learning_rate)}"
+            )
+        for name in SAME:
+            check_unchanged(
+                name,
+                self._progress.parameters[name],
+                describe(getattr(self, name)),
+                "optimize",
+                "another map needs a new fit",
+            )
+        fit = Fit.further(self)
+        fit.progress.plan.append(stage)
+        before = SolverResult(
+            {name: vars(self)[f"{name}_"] for name in CURVES}, n_guarded=0
+        )
+        P, lines = self._near.affinities(), Lines(self.verbose)
+        _, result = self._run_stages(
+            fit, method, [stage], P, self._near.joint, self.embedding_, lines, before
+        )
+        self._finish(result, method, fit)
+        if result.stop_reason == StopReason.INTERRUPTED:
+            raise KeyboardInterrupt
+        return self
+
+    @cached_property
+    def kl_divergence_(self) -> float:
+        """The divergence of the map from the affinities of 3 perplexity + 1 neighbours,
+        computed when first read."""
+        if "_of_map" not in vars(self):
+            raise AttributeError(
+                f"this {type(self).__name__} is not fitted, so it has no kl_divergence_"
+            )
+        points, near = self.embedding_, self._near
+        with threads(self.n_jobs):
+            problem = SNEProblem(
+                near.affinities(), points.shape[1], joint=near.joint, **self._of_map
+            )
+            return problem.divergence(points.ravel().astype(problem.dtype))
 
     @overload
     def transform(
@@ -526,18 +658,65 @@ class SNEEmbedding(
         check_verbose("verbose", self.verbose)
         self._check_solver()
 
+    def _run_stages(
+        self, fit, method, stages, P, joint, start, lines, before=None, **attributes
+    ):
+        """Run stages from a map, after the iterations of the result ``before``, if
+        there are any.
+
+        Return the problem of the last stage, and the result of all iterations, with
+        divergences as losses. The estimator, and callbacks during the run, get
+        the map and the further attributes.
+        """
+        # if neighbours are close in memory, sums over the edges of many points take 3/5
+        # of the time; a few neighbours of each point determine the order
+        order = reverse_cuthill_mckee(first_of_rows(P, 10))
+        P, dtype, kernel = P[order][:, order], start.dtype, self._kernel()
+
+        def fitted(x):
+            return {"embedding_": _as_map(x, order, dtype)} | attributes
+
+        # L-BFGS is the exact reference, for which float32 is too coarse
+        precision = np.float64 if isinstance(method, LBFGS) else np.float32
+        problem = SNEProblem(
+            P,
+            self.n_components,
+            kernel=kernel,
+            dof=self.dof,
+            joint=joint,
+            dtype=precision,
+        )
+        is_descent = isinstance(method, Descent)
+        run = method.run if is_descent else partial(run_stages, method)
+        last, result = run(fit, problem, stages, start[order], fitted, lines, before)
+        vars(self).update(fitted(result.x))
+        self.kernel_ = kernel
+        self._of_map = {
+            "kernel": kernel,
+            "dof": self.dof,
+            "dtype": result.x.dtype.name,
+        }
+        return last, result
+
+    def _finish(self, result, method, fit):
+        """Store the fitted attributes of a result of `_run_stages`."""
+        vars(self).pop("kl_divergence_", None)  # cached for an earlier map
+        self._keep(method, result, fit)
+        self.record_iterations_ = result.record_iterations
+        fit.end()
+
     def _early_exaggeration(self, P, start):
         """The exaggeration of the early stage."""
-        if self.early_exaggeration != "auto":
-            return self.early_exaggeration
+        if (given := _set(self.early_exaggeration)) is not None:
+            return given
         most = EARLY_EXAGGERATION[self._kernel()]
         return max(growing(P, start, most) if most > 1 else most, self.exaggeration)
 
     def _kernel(self):
         """The kernel to use."""
-        if self.kernel != "auto":
-            return self.kernel
-        return "student-t" if self.n_components <= 3 else "gaussian"
+        return _set(self.kernel) or (
+            "student-t" if self.n_components <= 3 else "gaussian"
+        )
 
     def _method(self, n):
         """The method for n samples: the descent, or a solver with the estimator's
@@ -546,8 +725,7 @@ class SNEEmbedding(
         With tol="auto" all iterations are made, because the learning rate must decrease
         to 0.
         """
-        max_iter = None if self.max_iter == "auto" else self.max_iter
-        tol = None if self.tol == "auto" else self.tol
+        max_iter, tol = _set(self.max_iter), _set(self.tol)
         if self.solves_itself() and draws_nothing(self._kernel(), n, self.n_components):
             return Descent(max_iter, tol or 0.0)
         solver = get_solver("storm-c" if self.solves_itself() else self.solver)
@@ -559,3 +737,17 @@ class SNEEmbedding(
             solver.set_params(tol=tol)
         solver.validate()
         return solver
+
+
+def _set(value):
+    """The value that a parameter was set to, or None if it is automatic."""
+    return None if is_word(value, "auto") else value
+
+
+def _as_map(x, order, dtype):
+    """The centred embedding in the order of the samples, from the variables of a
+    problem in another order."""
+    points = x.reshape(len(order), -1)
+    embedding = np.empty(points.shape, dtype)
+    embedding[order] = points - points.mean(axis=0, dtype=float)
+    return embedding

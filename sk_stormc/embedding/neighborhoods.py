@@ -8,13 +8,18 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from sk_stormc.embedding.affinities import graph_affinities, perplexity_search
-from sk_stormc.embedding.affinity_checks import normalised_affinities
+from sk_stormc.embedding.affinities import (
+    graph_affinities,
+    normalised_affinities,
+    perplexity_search,
+)
 from sk_stormc.embedding.mesh import MAX_CELLS
 from sk_stormc.embedding.neighbors.graph import neighbor_graph
-from sk_stormc.embedding.transform import spacings
+from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.machine import machine_memory
 from sk_stormc.utils.warnings import warn
+
+SPACING_NEIGHBORS = 10  # training samples that define the distance of a new sample
 
 
 def refuse_pair(X):
@@ -30,6 +35,16 @@ def refuse_pair(X):
             f"{X[1].shape}. Pass known neighbours as a sparse graph of their distances "
             "with metric='precomputed', as "
             "sklearn.neighbors.KNeighborsTransformer(mode='distance') creates it"
+        )
+
+
+def refuse_dask(X):
+    """Raise a ValueError for a dask collection, which only `transform` takes."""
+    if is_dask(X):
+        raise ValueError(
+            f"X must be in memory for fit, got a {type(X).__name__} of dask: fit a "
+            "random sample of at most about a million rows, and transform all rows, "
+            "which gives a lazy array"
         )
 
 
@@ -95,8 +110,14 @@ class Neighborhoods:
 
     @cached_property
     def spacing(self):
-        """The distance of each sample to its tenth neighbour, from `spacings`."""
-        return spacings(self._graph, self.search)
+        """The distance of each sample to its tenth neighbour, or to the farthest if
+        there are fewer."""
+        graph = self._graph
+        count = np.minimum(np.diff(graph.indptr), SPACING_NEIGHBORS)
+        distance = graph.data[graph.indptr[:-1] + count - 1].astype(float)
+        if distance.any():
+            return np.where(distance > 0, distance, distance[distance > 0].mean())
+        return np.full(len(distance), np.median(self.search.to_nearest_unlike()))
 
     def affinities(self):
         """The affinities of the samples, to 3 perplexity + 1 neighbours of each."""

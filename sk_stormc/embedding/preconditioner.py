@@ -160,8 +160,8 @@ class Aggregates:
                     raise
 
 
-def laplacian_direction(graph, c, degree, mu, F, iterations, floor):
-    """An approximation of (L_c + mu I)^-1 F for each coordinate, by conjugate-gradient
+class GraphLaplacian(Metric):
+    """The preconditioner (L_c + mu I)^-1 of a problem's steps, by conjugate-gradient
     iterations from zero.
 
     The linear system itself has a two-level preconditioner: the diagonal, and
@@ -172,57 +172,6 @@ def laplacian_direction(graph, c, degree, mu, F, iterations, floor):
 
     Starting the iterations from the last step instead of zero would be unstable,
     because stopping early from zero is part of the regularisation.
-
-    Parameters
-    ----------
-    graph : Graph
-    c : ndarray of shape (n_edges,)
-        Weights of the edges.
-    degree : ndarray of shape (n,)
-        Their sums for each point.
-    mu : float
-    F : ndarray of shape (n, d)
-    iterations : int
-    floor : float
-
-    Returns
-    -------
-    ndarray of shape (n, d)
-    """
-    if not np.isfinite(F).all():
-        return np.full_like(F, math.nan)
-    edges, dtype = graph.drawn, F.dtype
-    if edges is not graph.edges:
-        c = edges.of(c)
-    product = edges.matrix(c)
-    if edges is not graph.edges:
-        degree = product(np.ones((1, len(F)), c.dtype))[0]
-    R = F.T.copy()
-    diagonal = degree + dtype.type(mu)
-    of_groups = graph.aggregates.solver(c, mu)
-
-    def precondition(r):
-        return r / diagonal + of_groups(r)
-
-    q, z = np.zeros_like(R), precondition(R)
-    p, rz = z, np.einsum("ij,ij->i", R, z)
-    for left in reversed(range(iterations)):
-        A_p = diagonal * p - product(p)
-        length = _ratio(rz, np.einsum("ij,ij->i", p, A_p))
-        q += length * p
-        if left:
-            R -= length * A_p
-            z, before = precondition(R), rz
-            rz = np.einsum("ij,ij->i", R, z)
-            p = z + _ratio(rz, before) * p
-    if mu < floor:
-        q -= dtype.type(1 - mu / floor) * graph.aggregates.component_means(q)
-    return np.ascontiguousarray(q.T)
-
-
-class GraphLaplacian(Metric):
-    """The preconditioner (L_c + mu I)^-1 of a problem's steps, by
-    `laplacian_direction`.
 
     Parameters
     ----------
@@ -254,10 +203,36 @@ class GraphLaplacian(Metric):
 
     def apply(self, F):
         """An approximation of (L_c + mu I)^-1 F."""
-        graph, F = self.problem.graph, F.reshape(self.problem.n_inner, -1)
-        return laplacian_direction(
-            graph, self.c, self.degree, self.mu, F, self.iterations, self.floor
-        ).ravel()
+        if not np.isfinite(F).all():
+            return np.full_like(F, math.nan)
+        graph, c, degree, dtype = self.problem.graph, self.c, self.degree, F.dtype
+        edges, R = graph.drawn, F.reshape(self.problem.n_inner, -1).T.copy()
+        if edges is not graph.edges:
+            c = edges.of(c)
+        product = edges.matrix(c)
+        if edges is not graph.edges:
+            degree = product(np.ones((1, R.shape[1]), c.dtype))[0]
+        diagonal = degree + dtype.type(self.mu)
+        of_groups = graph.aggregates.solver(c, self.mu)
+
+        def precondition(r):
+            return r / diagonal + of_groups(r)
+
+        q, z = np.zeros_like(R), precondition(R)
+        p, rz = z, np.einsum("ij,ij->i", R, z)
+        for left in reversed(range(self.iterations)):
+            A_p = diagonal * p - product(p)
+            length = _ratio(rz, np.einsum("ij,ij->i", p, A_p))
+            q += length * p
+            if left:
+                R -= length * A_p
+                z, before = precondition(R), rz
+                rz = np.einsum("ij,ij->i", R, z)
+                p = z + _ratio(rz, before) * p
+        if self.mu < self.floor:
+            means = graph.aggregates.component_means(q)
+            q -= dtype.type(1 - self.mu / self.floor) * means
+        return q.T.ravel()
 
     def block_lengths(self, q, p, n_blocks):
         """Euclidean step lengths of the points, because the preconditioner's norm is

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from sk_stormc.core.problem import CompositionalProblem
-from sk_stormc.embedding.affinity_checks import check_affinities
+from sk_stormc.embedding.affinities import check_affinities
 from sk_stormc.embedding.defaults import (
     CG_ITERATIONS,
     COMPONENT_FLOOR,
@@ -191,6 +191,7 @@ class SNEProblem(CompositionalProblem):
         self._far_field = FarField(
             self.edges, self.near_field, self.per_point, mesh, self.dof
         )
+        self.meshed = self._fine is not None
         self.inner_floor = 1e-15  # its inverse square is still a float32
         self._set_steps(n_iter, 1.0 if self.exaggeration > 1 else None)
 
@@ -255,10 +256,8 @@ class SNEProblem(CompositionalProblem):
         n, d = self.n_inner, self.n_components
         # weight of P per point: 1, or 1 / n for joint probabilities
         total = self.edges.weight.sum() / n
-        meshed = self._fine is not None
-        self.advice = advice(
-            self.kernel, n, d, held is not None, n_iter, self.n_near, meshed, further
-        )
+        constant, near, meshed = held is not None, self.n_near, self.meshed
+        self.advice = advice(self.kernel, n, d, constant, n_iter, near, meshed, further)
         mu = regularization(self.kernel, held, self.advice.max_iter, total, further)
         self.metric = GraphLaplacian(
             self, mu, CG_ITERATIONS[self.kernel], floor=COMPONENT_FLOOR * total
@@ -461,3 +460,8 @@ class SNEProblem(CompositionalProblem):
         if self.per_point:
             return negentropy(self.P.data)
         return 2 * negentropy(self.edges.weight / 2)
+
+
+def recorded_divergence(problem, x):
+    """KL(P || Q) of a map as records have it, without exaggeration."""
+    return problem.divergence_of(problem.reported(x.ravel()))

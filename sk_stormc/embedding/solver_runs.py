@@ -13,14 +13,15 @@ from sk_stormc.solvers import StopReason, STORMCompositional
 from sk_stormc.utils.warnings import ignored
 
 
-def run_stages(stages, fit, problem, x, solver, attributes, lines, before=None):
+def run_stages(solver, fit, problem, stages, start, attributes, lines, before=None):
     """Run the stages, each from the previous map, after the iterations of the result
     ``before``, if there are any.
 
-    Return the objective of the last stage, and the result of all iterations, with
+    Return the problem of the last stage, and the result of all iterations, with
     divergences as losses.
     """
     result, last, n_before = None, None, 0 if before is None else before.n_iter
+    x = start.ravel()
     for stage in stages:
         of_stage = problem.stage(
             stage.n_iter, stage.exaggeration, stage.held, further=stage.on
@@ -41,29 +42,17 @@ def run_stages(stages, fit, problem, x, solver, attributes, lines, before=None):
         if stopped:
             break
     result = changed(result, loss_curve=problem.divergence_of(result.loss_curve))
-    return OfProblem(last), result if before is None else joined(before, result)
+    return last, result if before is None else joined(before, result)
 
 
-class OfProblem:
-    """The divergence that a problem of a stage minimises, for
-    `warn_if_not_converged`."""
-
-    def __init__(self, problem):
-        self.problem = problem
-        self.exaggeration, self.dof = problem.exaggeration, problem.dof
-
-    def at(self, x):
-        """The divergence of a map, as records have it."""
-        return self.problem.divergence_of(self.problem.reported(x))
-
-    def further(self, x, n_iter):
-        """The divergence of a map, and after a few more iterations at the full learning
-        rate."""
-        with quiet():
-            probe = STORMCompositional(max_iter=n_iter, tol=0)
-            stage = self.problem.stage(n_iter, held=PROBE_REGULARIZATION)
-            further = probe.solve(stage, x, random_state=0)
-        return self.problem.divergence_of(further.loss_curve[[0, -1]])
+def further_by_solver(problem, x, n_iter):
+    """The divergence of a map, and after a few more iterations at the full learning
+    rate."""
+    with quiet():
+        probe = STORMCompositional(max_iter=n_iter, tol=0)
+        stage = problem.stage(n_iter, held=PROBE_REGULARIZATION)
+        further = probe.solve(stage, x, random_state=0)
+    return problem.divergence_of(further.loss_curve[[0, -1]])
 
 
 def quiet():

@@ -9,17 +9,16 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import validate_data
 
 from sk_stormc.embedding.affinities import conditional_probabilities
+from sk_stormc.embedding.neighborhoods import SPACING_NEIGHBORS
 from sk_stormc.embedding.neighbors.checks import (
     check_coordinates,
     check_directions,
     largest_of_columns,
     not_negative,
 )
-from sk_stormc.utils.blocks import is_dask, map_lazily, without_rows
+from sk_stormc.utils.blocks import map_lazily, without_rows
 from sk_stormc.utils.machine import BLOCK_BYTES
 from sk_stormc.utils.warnings import warn
-
-SPACING_NEIGHBORS = 10  # training samples that define the distance of a new sample
 
 
 def place(X, search, embedding, perplexity, spacing, dof):
@@ -51,16 +50,6 @@ def place(X, search, embedding, perplexity, spacing, dof):
     return Z, distances
 
 
-def refuse_dask(X):
-    """Raise a ValueError for a dask collection, which only `transform` takes."""
-    if is_dask(X):
-        raise ValueError(
-            f"X must be in memory for fit, got a {type(X).__name__} of dask: fit a "
-            "random sample of at most about a million rows, and transform all rows, "
-            "which gives a lazy array"
-        )
-
-
 def transform_lazily(estimator, X, return_distance):
     """``transform`` of a dask collection: lazy arrays of the places and, if desired, of
     the distances."""
@@ -76,17 +65,6 @@ def transform_lazily(estimator, X, return_distance):
 
     both = map_lazily(of_part, X, (embedding.shape[1] + 1,))
     return both[:, :-1].astype(embedding.dtype), both[:, -1]
-
-
-def spacings(graph, search):
-    """The distance of each sample to its tenth neighbour, or to the farthest if there
-    are fewer."""
-    count = np.diff(graph.indptr)
-    last = graph.indptr[:-1] + np.minimum(count, SPACING_NEIGHBORS) - 1
-    distance = graph.data[last].astype(float)
-    if distance.any():
-        return np.where(distance > 0, distance, distance[distance > 0].mean())
-    return np.full(len(distance), np.median(search.to_nearest_unlike()))
 
 
 def _distances(D, spacing, near):

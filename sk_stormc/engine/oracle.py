@@ -11,6 +11,7 @@ import numpy as np
 
 from sk_stormc.core.metrics import as_metric
 from sk_stormc.core.penalties import penalized
+from sk_stormc.core.problem import CompositionalProblem, checked_parts
 from sk_stormc.core.source import source_of
 from sk_stormc.core.unit import InUnit
 from sk_stormc.utils.validation import plain
@@ -116,6 +117,8 @@ class Oracle:
         self.n_guarded = self.n_below = 0
         self._exact = None
         self.exact_charged = False
+        # the length of u, once it is known, as the shape of the Jacobian is
+        self._length, self._jacobian_is_checked = None, False
         self.exact = deque(maxlen=32)  # more points than a line search evaluates
         # the last u, J and (f_x, f_u) on all components, each with its point
         self._on_all = {}
@@ -269,6 +272,8 @@ class Oracle:
         """g(x, B)."""
         self.n_evaluations["inner"] += batch.size
         u = self.problem.inner(x, batch.data)
+        if self._length is None:
+            self._check_first_u(u)
         if batch.full:
             self._on_all["u"] = x, u
         return u
@@ -280,9 +285,33 @@ class Oracle:
             return None
         self.n_evaluations["jacobian"] += batch.size
         J = self.problem.jacobian(x, batch.data)
+        if not self._jacobian_is_checked:
+            self._check_first_jacobian(x, J)
         if batch.full:
             self._on_all["J"] = x, J
         return J
+
+    def _check_first_u(self, u):
+        """Raise a ValueError that names ``inner`` if its value is no vector."""
+        if len(np.shape(u)) != 1:
+            raise ValueError(
+                f"{type(self.problem).__name__}.inner must return a vector of shape "
+                f"(l,), got shape {np.shape(u)}"
+            )
+        self._length = len(u)
+
+    def _check_first_jacobian(self, x, J):
+        """Raise a ValueError that names ``jacobian`` if its value is an array of
+        another shape than (l, n_variables), and the problem has no `vjp` of its own."""
+        expected = self._length, len(x)
+        plain_array = isinstance(J, np.ndarray) and self._length is not None
+        has_vjp = type(self.problem).vjp is not CompositionalProblem.vjp
+        if plain_array and not has_vjp and J.shape != expected:
+            raise ValueError(
+                f"{type(self.problem).__name__}.jacobian must return an array of shape "
+                f"{expected}, got shape {J.shape}"
+            )
+        self._jacobian_is_checked = self._length is not None
 
     def inner_pair(self, x_old, x, batch, slope, u_old=True, J_old=True):
         """g(x, B) and dg(x, B') at two points, ((u_old, J_old), (u, J)). u_old and
@@ -336,6 +365,7 @@ class Oracle:
         directly."""
         self.n_evaluations["outer"] += batch.size
         v = self.problem.outer_gradient(x, u, batch.data)
+        v = checked_parts(self.problem, v, x, u)
         if batch.full and self._is_exact("u", x, u):
             self._on_all["v"] = x, v
         return v
@@ -381,14 +411,23 @@ class Oracle:
 
     def objective(self, x):
         """Phi(x) with R. It is not counted."""
-        self.source.look_at(self._generators.values())
-        return self.problem.objective(x)
+        return self._looked_at(x, self.problem.objective)
 
     def reported(self, x):
         """The value of a record at x: Phi(x), or the objective that Phi smooths. It is
         not counted."""
+        return self._looked_at(x, self.problem.reported)
+
+    def _looked_at(self, x, function):
+        """The value of a function on all data."""
         self.source.look_at(self._generators.values())
-        return self.problem.reported(x)
+        try:
+            return function(x)
+        except (TypeError, ValueError, IndexError):
+            # a sentence that names ``inner``, if its value is the reason
+            if self._length is None:
+                self._check_first_u(self.problem.inner(x, self._gather("inner", None)))
+            raise
 
     def value(self, x, u):
         """Phi(x) after u and the gradient of f were evaluated on all data, so that it

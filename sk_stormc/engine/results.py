@@ -87,10 +87,10 @@ class MethodState:
     """
 
     x: np.ndarray
-    t: int = 0
-    rule: StepRule | None = None
-    velocity: np.ndarray | None = None
-    residual: float | None = None
+    t: int = field(default=0, kw_only=True)
+    rule: StepRule | None = field(default=None, kw_only=True)
+    velocity: np.ndarray | None = field(default=None, kw_only=True)
+    residual: float | None = field(default=None, kw_only=True)
 
 
 # standard errors of a mean, of which chance explains fewer, also if it is of t values

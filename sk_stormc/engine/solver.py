@@ -25,6 +25,7 @@ from sk_stormc.engine.steps import (
     Inertia,
     Limit,
     StepRule,
+    check_sizes,
     proximal_point,
     step_direction,
 )
@@ -82,18 +83,30 @@ def advised(problem, name):
     return "auto"
 
 
-def _misuse_of_step(solver, returned):
-    """The error for a step that returns something or counts the iterations."""
-    what = "must not change s.t: the loop counts the iterations"
+def _check_step(solver, s, before, returned):
+    """Raise a TypeError for a step that returns something, counts the iterations, or
+    does not assign a point to s.x."""
+    t, x = before
     if returned is not None:
         kind = type(returned).__name__
         what = f"must assign to the fields of s and return None, got {kind}"
-    return TypeError(f"{type(solver).__name__}.step {what}")
+    elif s.t != t:
+        what = "must not change s.t: the loop counts the iterations"
+    elif s.x is x and not t:  # later steps may stay where they are
+        what = "must assign a new array to s.x, the next point: it left that of x_0"
+    elif np.shape(s.x) != x.shape:
+        what = f"must assign to s.x of shape {x.shape}, got shape {np.shape(s.x)}"
+    else:
+        return
+    raise TypeError(f"{type(solver).__name__}.step {what}")
 
 
 class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
-    """Base class of the methods. Users call `solve`. Authors write `init_state` and
-    `step`.
+    """Base class of the methods. Users call `solve`.
+
+    Authors write `init_state` and `step`. They may also write `cost`, `finish`,
+    `run_metric`, `default_budget`, `needed_to_stream`, `accept`, and `iterate` in place
+    of `step`. All other methods are ours: authors call them, and do not override them.
 
     These parameters are common to the methods. A method declares those that it needs in
     its ``__init__``, which only stores them. It inherits their checks, and also their
@@ -188,7 +201,7 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
         cls.name = cls.__name__
         inherit_parameters(cls)
 
-    # methods that an author must write
+    # you write: these two
 
     @abstractmethod
     def init_state(self, oracle, x):
@@ -224,7 +237,7 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
             "s, loop)"
         )
 
-    # methods that an author may override
+    # you write: these, if the defaults do not fit
 
     def cost(self, oracle, s):
         """IFO of the next `step`, by default that of three batches of the sizes
@@ -286,13 +299,12 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
         """Iterate until the loop has a reason to stop."""
         loop.after_iteration()
         while loop.reason is None:
-            t, returned = s.t, self.step(oracle, s)
-            if returned is not None or s.t != t:
-                raise _misuse_of_step(self, returned)
+            before = s.t, s.x
+            _check_step(self, s, before, self.step(oracle, s))
             s.t += 1
             loop.after_iteration()
 
-    # methods that authors call in init_state and step
+    # ours: for init_state and step
 
     def auto(self, name, problem, rule):
         """A parameter's value: the user's, the problem's advice, or the method's
@@ -370,6 +382,7 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
         -------
         StepRule
         """
+        check_sizes(size)
         problem, smoothness = oracle.problem, 0.0
         eta = self.auto("learning_rate", problem, None)
         if eta is None:
@@ -464,7 +477,7 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
         eta = at(s.rule.learning_rate, s.t)
         return proximal_point(oracle.problem, oracle.metric.at(s.x, s.t), s.x, F, eta)
 
-    # methods that users call
+    # ours: for users
 
     def solve(
         self,

@@ -111,10 +111,20 @@ def start(oracle: Any, x: Array, size: tuple) -> Estimate:
     >>> oracle.ifo, first.u.shape
     (25, (1,))
     """
+    check_sizes(size)
     inner = oracle.draw("inner", size[0])
     u = guard(oracle, oracle.inner(x, inner), None)
     J = oracle.jacobian(x, oracle.draw_jacobian(size[1], inner))
     return Estimate(x, u, J, oracle.gradient(x, u, J, oracle.draw("outer", size[2])))
+
+
+def check_sizes(size):
+    """Raise a ValueError for batch sizes of another form."""
+    if not is_list(size) or len(size) != 3:
+        raise ValueError(
+            "the batch sizes of a step must be three, (B_g, B_dg, B_f), as self.sizes "
+            f"returns them, got {short(size)}"
+        )
 
 
 def advance(oracle: Any, old: Any, x: Array, momentum: tuple, size: tuple) -> Estimate:
@@ -161,6 +171,7 @@ def advance(oracle: Any, old: Any, x: Array, momentum: tuple, size: tuple) -> Es
         raise ValueError(
             f"momentum must be three numbers, for u, J and F, got {short(momentum)}"
         )
+    check_sizes(size)
     u, J, J_old = advance_inner(oracle, old, x, momentum, size)
     return advance_outer(oracle, old, J_old, (x, u, J), momentum[2], size)
 

@@ -48,6 +48,7 @@ class ASCPG(SCGD):
 
     def __init__(
         self,
+        *,
         learning_rate: float | Schedule | Auto = "auto",
         beta: float | Schedule | Auto = "auto",
         batch_size: Size = "auto",
@@ -57,7 +58,13 @@ class ASCPG(SCGD):
         exponents: tuple[float, float] = (-5 / 9, -4 / 9),
     ) -> None:
         super().__init__(
-            learning_rate, beta, batch_size, max_iter, max_ifo, tol, exponents
+            learning_rate=learning_rate,
+            beta=beta,
+            batch_size=batch_size,
+            max_iter=max_iter,
+            max_ifo=max_ifo,
+            tol=tol,
+            exponents=exponents,
         )
 
     def query(self, s, beta):
@@ -66,6 +73,6 @@ class ASCPG(SCGD):
         return (1 - 1 / beta) * s.x_old + (1 / beta) * s.x
 
 
-def accelerated_scgd(*args, **parameters):
+def accelerated_scgd(**parameters):
     """`ASCPG` with the exponents of accelerated SCGD, for the name "acc-scgd"."""
-    return ASCPG(*args, **{"exponents": (-5 / 7, -4 / 7)} | parameters)
+    return ASCPG(**{"exponents": (-5 / 7, -4 / 7)} | parameters)

@@ -113,6 +113,7 @@ class AutomaticSTORM(STORMCompositional):
 
     def __init__(
         self,
+        *,
         learning_rate: float | Schedule | Auto = "auto",
         batch_size: Size = "auto",
         max_iter: int | None = None,

@@ -100,6 +100,7 @@ class CIVR(SARAHCompositional):
 
     def __init__(
         self,
+        *,
         learning_rate: float | Schedule | Auto = "auto",
         precision: float | Schedule | Auto | None = "auto",
         batch_size: Size = "auto",
@@ -110,13 +111,13 @@ class CIVR(SARAHCompositional):
         tol: float = 1e-4,
     ) -> None:
         super().__init__(
-            learning_rate,
-            batch_size,
-            checkpoint_batch_size,
-            epoch_length,
-            max_iter,
-            max_ifo,
-            tol,
+            learning_rate=learning_rate,
+            batch_size=batch_size,
+            checkpoint_batch_size=checkpoint_batch_size,
+            epoch_length=epoch_length,
+            max_iter=max_iter,
+            max_ifo=max_ifo,
+            tol=tol,
         )
         self.precision = precision
 

@@ -115,6 +115,7 @@ class CorrectedSample(CompositionalSolver):
 
     def __init__(
         self,
+        *,
         sample_size: int | Auto = "auto",
         solver: Any = "lbfgs",
         max_iter: int | None = None,

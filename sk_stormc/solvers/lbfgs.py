@@ -74,6 +74,7 @@ class LBFGS(CompositionalSolver):
 
     def __init__(
         self,
+        *,
         memory: int = 10,
         max_iter: int | None = None,
         max_ifo: int | None = None,

@@ -74,6 +74,7 @@ class SARAHCompositional(CompositionalSolver):
 
     def __init__(
         self,
+        *,
         learning_rate: float | Schedule | Auto = "auto",
         batch_size: Size = "auto",
         checkpoint_batch_size: Size = None,

@@ -85,6 +85,7 @@ class SCGD(CompositionalSolver):
 
     def __init__(
         self,
+        *,
         learning_rate: float | Schedule | Auto = "auto",
         beta: float | Schedule | Auto = "auto",
         batch_size: Size = "auto",

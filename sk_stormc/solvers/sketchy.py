@@ -82,6 +82,7 @@ class SketchySTORM(AutomaticSTORM):
 
     def __init__(
         self,
+        *,
         learning_rate: float | Schedule | Auto = "auto",
         batch_size: Size = "auto",
         rank: int = 10,

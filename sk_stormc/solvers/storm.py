@@ -149,6 +149,7 @@ class STORMCompositional(CompositionalSolver):
 
     def __init__(
         self,
+        *,
         learning_rate: float | Schedule | Auto = "auto",
         precision: float | Schedule | Auto | None = "auto",
         momentum: float | Schedule | Auto | tuple = "auto",
@@ -217,7 +218,15 @@ class STORMCompositional(CompositionalSolver):
         B = (p.B_g, p.B_dg, p.B_f)
         S = (p.S_g, p.S_dg, p.S_f)
         return cls(
-            p.eta, epsilon, a, B, S, "global", max_iter=p.T, tol=0, output="random"
+            learning_rate=p.eta,
+            precision=epsilon,
+            momentum=a,
+            batch_size=B,
+            init_batch_size=S,
+            normalization="global",
+            max_iter=p.T,
+            tol=0,
+            output="random",
         )
 
     def needed_to_stream(self):

@@ -165,12 +165,20 @@ def check_parameters(owner):
     the base classes.
 
     A table maps the name of each parameter to a function that is called with the name
-    and the value.
+    and the value. The last one has only names of parameters, or of an earlier one.
     """
-    checks = {}
+    checks, own = {}, {}
+    params = owner.get_params(deep=False)
     for kind in reversed(type(owner).__mro__):
-        checks |= vars(kind).get("checks", {})
-    for name, value in owner.get_params(deep=False).items():
+        known, own = {*checks, *params}, vars(kind).get("checks", {})
+        checks |= own
+    for name in own:
+        if name not in known:
+            raise ValueError(
+                f"{type(owner).__name__}.checks must have names of parameters, got "
+                f"{name!r}, expected some of {short(sorted(params))}"
+            )
+    for name, value in params.items():
         if name in checks:
             checks[name](name, value)
 

@@ -200,7 +200,7 @@ class Recursive(STORMCompositional):
         self, learning_rate=0.02, batch_size=32, max_iter=None, max_ifo=None, tol=1e-4
     ):
         super().__init__(
-            learning_rate,
+            learning_rate=learning_rate,
             batch_size=batch_size,
             max_iter=max_iter,
             max_ifo=max_ifo,

@@ -86,3 +86,12 @@ def test_metric_of_a_problem_is_an_array_or_a_metric():
         match="^PortfolioProblem.metric: must be None, an array of numbers or a Metric",
     ):
         check_attributes(problem)
+
+
+def test_the_size_of_a_point_in_a_metric_of_low_rank():
+    rng = np.random.default_rng(0)
+    scale, x = np.array([0.5, 2.0, 8.0]), rng.normal(size=3)
+    factor = 0.4 * np.sqrt(scale)[:, None] * rng.uniform(size=(3, 2))
+    M = np.diag(scale) - factor @ factor.T
+    expected = np.sqrt(x @ np.linalg.solve(M, x))
+    assert LowRank(scale, factor).size(x) == pytest.approx(expected, rel=1e-12)

@@ -16,12 +16,10 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, make_blobs
 from sklearn.decomposition import PCA
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.manifold import TSNE, trustworthiness
-from sklearn.metrics import pairwise_distances
 from sklearn.model_selection import GridSearchCV
-from sklearn.neighbors import KNeighborsClassifier, KNeighborsTransformer
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -167,21 +165,6 @@ def test_few_neighbors_in_many_dimensions_do_not_diverge(n_components, perplexit
     assert model.loss_curve_[-1] <= model.loss_curve_.min() + 0.01
 
 
-def test_the_papers_steps_hardly_move():
-    model = SNEEmbedding(
-        solver="storm-c-paper",
-        init=np.tile(np.arange(200)[:, None] / 200, 2),
-        random_state=0,
-    )
-    with pytest.warns(
-        ConvergenceWarning,
-        match="has hardly left its start: .* use solver='auto', a larger",
-    ):
-        Z = model.fit_transform(DIGITS[:200])
-    # a line it was, a line it stays
-    np.testing.assert_allclose(Z[:, 0], Z[:, 1], atol=1e-3)
-
-
 @pytest.mark.slow
 def test_maps_are_robust():
     """Against the order of the samples, their precision, the seed, the start, and the
@@ -207,10 +190,8 @@ def test_maps_are_robust():
 @pytest.mark.parametrize(
     ("kernel", "n", "dof"),
     [
-        ("gaussian", 300, 1.0),
         ("gaussian", 1050, 1.0),
         ("student-t", 300, 0.6),
-        ("student-t", 1050, 1.0),
     ],
 )
 def test_divergences(kernel, n, dof):
@@ -254,21 +235,6 @@ def test_divergences(kernel, n, dof):
 @parametrize_with_checks([SNEEmbedding(perplexity=2, max_iter=10)])
 def test_check_estimator(estimator, check):
     check(estimator)
-
-
-@short
-@pytest.mark.parametrize(
-    ("solver", "kernel"),
-    [("storm-c", "student-t"), ("scgd", "gaussian"), ("lbfgs", "gaussian")],
-)
-def test_dtypes_and_centred_maps(kernel, solver):
-    model = SNEEmbedding(
-        kernel=kernel, solver=solver, perplexity=10, max_iter=8, random_state=0
-    )
-    for dtype in (np.float64, np.float32):
-        Z = model.fit_transform(DIGITS[:300].astype(dtype))
-        assert Z.dtype == model.transform(DIGITS[:3].astype(dtype)).dtype == dtype
-        assert np.abs(Z.mean(axis=0, dtype=float)).max() < 1e-6 * max(Z.std(), 1e-4)
 
 
 @short
@@ -316,41 +282,6 @@ def test_in_a_pipeline_and_searched():
     )
 
 
-@short
-def test_the_kernel_follows_the_dimension():
-    for d, kernel in ((1, "student-t"), (3, "student-t"), (4, "gaussian")):
-        assert (
-            SNEEmbedding(d, perplexity=5, max_iter=5, random_state=0)
-            .fit(DIGITS[:100])
-            .kernel_
-            == kernel
-        )
-
-
-@short
-@pytest.mark.parametrize("layout", [sparse.csr_array, sparse.csc_matrix])
-def test_sparse_and_precomputed_data(layout):
-    X, new = DIGITS[:200], DIGITS[200:205]
-    model = SNEEmbedding(perplexity=10, init=X[:, 26:28], max_iter=20, random_state=0)
-    expected = clone(model).fit(X)
-    graph, known = (
-        KNeighborsTransformer(n_neighbors=31).fit(X),
-        clone(model).set_params(metric="precomputed"),
-    )
-    for estimator, data, more in (
-        (model, layout(X), layout(new)),
-        (known, pairwise_distances(X), pairwise_distances(new, X)),
-        (known, layout(graph.transform(X)), layout(graph.transform(new))),
-    ):
-        # distances that differ in their last digit come to differ in the second on the
-        # way
-        assert estimator.fit(data).kl_divergence_ == pytest.approx(
-            expected.kl_divergence_, abs=0.02
-        )
-        np.testing.assert_array_equal(estimator.transform(data), estimator.embedding_)
-        assert estimator.transform(more).shape == (5, 2)
-
-
 def test_signatures_are_those_of_the_parameters():
     assert set(inspect.signature(SNEEmbedding).parameters) == set(
         SNEEmbedding().get_params(deep=False)
@@ -378,7 +309,6 @@ def test_few_points_are_embedded(kernel):
 
 def unusual(n):
     X = points(n)
-    yield np.repeat(X[: n // 3], 3, axis=0)
     yield np.ones((n, 4))
     yield np.vstack([X, np.full((1, 5), 1e6)])
     yield np.hstack([X, np.full((n, 1), 4.0)])
@@ -393,22 +323,19 @@ def unusual(n):
     "point:sklearn.exceptions.ConvergenceWarning"
 )
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("n", few_of([60, 1300], 0))
-def test_unusual_data_have_finite_maps(n, kernel):
-    for X in unusual(n):
-        for solver in ("storm-c", "scgd") if n > 1024 else ("storm-c",):
-            model = SNEEmbedding(
-                perplexity=5, kernel=kernel, solver=solver, max_iter=30, random_state=0
-            )
-            assert np.isfinite(model.fit_transform(X)).all() and np.isfinite(
-                model.kl_divergence_
-            )
-            assert np.isfinite(model.transform(X[:5])).all()
+def test_unusual_data_have_finite_maps(kernel):
+    for X in unusual(60):
+        model = SNEEmbedding(
+            perplexity=5, kernel=kernel, solver="storm-c", max_iter=30, random_state=0
+        )
+        assert np.isfinite(model.fit_transform(X)).all()
+        assert np.isfinite(model.kl_divergence_)
+        assert np.isfinite(model.transform(X[:5])).all()
 
 
 @pytest.mark.parametrize(
     ("n_components", "perplexity", "n"),
-    [(2, 2, 200), (3, 10, 1100), (4, 2, 200), (4, 5, 1100)],
+    [(2, 2, 200), (4, 5, 1100)],
 )
 def test_floating_point_errors_are_not_raised(n_components, perplexity, n, monkeypatch):
     """What a kernel makes of infinity times the zeros beside it depends on the

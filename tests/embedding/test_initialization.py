@@ -160,14 +160,14 @@ def test_a_map_with_new_rows_keeps_the_places_of_the_old_ones():
     for params in (
         {},
         {"init": old.transform(X)},
-        {"init": old.transform(X), "early_exaggeration": 1},
+        {"init": old.transform(X) / 30, "early_exaggeration": 1},
     ):
         model = clone(old).set_params(**params).fit(X)
         aligned = align_embedding(model.embedding_, old.embedding_, rows=slice(500))
         moved.append(np.median(np.linalg.norm(aligned[:500] - old.embedding_, axis=1)))
         divergence.append(model.kl_divergence_)
     assert moved[2] < 0.8 * min(moved[:2])
-    assert divergence[2] < 1.06 * min(divergence)
+    assert divergence[2] < 1.02 * min(divergence)
 
 
 def test_constant_columns_of_an_array_become_noise():

@@ -127,8 +127,7 @@ def test_maps_have_no_lattice():
     """No period of the density between .2 and 1, among them the spacing of the mesh."""
     rng = np.random.default_rng(0)
     frequency = np.linspace(1, 5, 161)
-    for X in (rng.normal(size=(2000, 10)), rng.random((2000, 4))):
-        x = SNEEmbedding(random_state=0).fit_transform(X)
-        waves = np.exp(2j * np.pi * frequency[:, None, None] * x).mean(axis=1)
-        # by chance, one of the 322 amplitudes is larger in one of 10^5 maps
-        assert np.abs(waves).max() < 0.1
+    x = SNEEmbedding(random_state=0).fit_transform(rng.normal(size=(2000, 10)))
+    waves = np.exp(2j * np.pi * frequency[:, None, None] * x).mean(axis=1)
+    # by chance, one of the 322 amplitudes is larger in one of 10^5 maps
+    assert np.abs(waves).max() < 0.1

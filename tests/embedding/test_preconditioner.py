@@ -136,7 +136,12 @@ def affinities_of(data, n=1200):
     X = make_blobs(n, 5, centers=1, random_state=0)[0]
     if data == "copies":  # groups of copies, so that all edges have the same weight
         X = np.repeat(X[:15], n // 15, axis=0)
-    P, weight = perplexity_affinities(X, 25 if data == "copies" else 20), np.ones(n)
+    if data == "texts":  # word counts of ten subjects, most of which are 0
+        rng = np.random.default_rng(0)
+        rates = rng.gamma(0.15, 1.0, (10, 300))[np.arange(n) % 10]
+        X = sparse.csr_array(rng.poisson(0.3 * rates).astype(float))
+    many = data in ("copies", "texts")
+    P, weight = perplexity_affinities(X, 25 if many else 20), np.ones(n)
     P = (P + P.T) / 2
     if (
         data == "weak edges"
@@ -148,7 +153,9 @@ def affinities_of(data, n=1200):
     return sparse.csr_array(P / P.sum())
 
 
-@pytest.mark.parametrize("data", ["blob", "copies", "weak edges", "weak points"])
+@pytest.mark.parametrize(
+    "data", ["blob", "copies", "texts", "weak edges", "weak points"]
+)
 @pytest.mark.filterwarnings("ignore:the .* are all at a distance of 0")
 def test_a_sample_of_the_edges_has_nearly_the_same_steps(data):
     problem = SNEProblem(affinities_of(data), 2, kernel="student-t", joint=True)

@@ -7,7 +7,6 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers import few_of, slow_but
 from scipy import sparse
 from scipy.optimize import minimize
 from sklearn.datasets import load_digits
@@ -24,7 +23,6 @@ from sk_stormc import SNEEmbedding
 from sk_stormc.embedding import transform as module
 
 DIGITS, LABELS = load_digits(return_X_y=True)
-KERNELS = ("gaussian", "student-t")
 TRAINED, NEW = DIGITS[:300], DIGITS[300:340]
 
 pytestmark = [
@@ -33,11 +31,9 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module", params=KERNELS)
-def model(request):
-    return SNEEmbedding(
-        kernel=request.param, perplexity=20, max_iter=60, random_state=0
-    ).fit(TRAINED)
+@pytest.fixture(scope="module")
+def model():
+    return SNEEmbedding(perplexity=20, max_iter=60, random_state=0).fit(TRAINED)
 
 
 def quick_map(X=TRAINED, **params):
@@ -165,42 +161,13 @@ def test_copies_in_the_training_data(metric):
     assert np.abs(model.transform(TRAINED[:100] + 1e-9) - Z).max() < 1e-6
 
 
-@pytest.mark.parametrize("d", slow_but([1, 2, 3, 10], 1, 10))
-def test_no_place_is_outside_of_the_map(d):
-    for kernel in KERNELS:
-        model = quick_map(n_components=d, kernel=kernel, max_iter=20)
-        radius = np.linalg.norm(model.embedding_, axis=1).max()
-        for X in (
-            NEW,
-            1e6 * np.random.default_rng(0).standard_normal((20, 64)),
-            np.zeros((1, 64)),
-        ):
-            Z, _ = model.transform(X, return_distance=True)
-            assert np.linalg.norm(Z, axis=1).max() <= radius * (1 + 1e-6)
-
-
 def same_alone(model, X):
     Z = model.transform(X)
     for rows in (slice(0, 1), slice(1, 2), slice(3, 20), slice(X.shape[0] - 1, None)):
         np.testing.assert_array_equal(model.transform(X[rows]), Z[rows])
 
 
-@pytest.mark.parametrize(
-    "metric",
-    few_of(["euclidean", "cosine", "sqeuclidean", "cityblock", "correlation"], 0, 1),
-)
-@pytest.mark.parametrize("d", [2, 10])
-def test_rows_depend_on_themselves_only(metric, d, monkeypatch):
-    model, noise = (
-        quick_map(n_components=d, metric=metric),
-        np.random.default_rng(0).standard_normal(NEW.shape),
-    )
-    for X in (
-        NEW,
-        (NEW + noise).astype(np.float32),
-        np.vstack([NEW[:2], TRAINED[5:7], NEW[3:]]),
-    ):
-        same_alone(model, X)
+def test_rows_do_not_depend_on_the_blocks_in_which_they_are_placed(model, monkeypatch):
     Z = model.transform(NEW)
     monkeypatch.setattr(module, "BLOCK_BYTES", 8 * 3 * 46 * 64)  # three rows at a time
     np.testing.assert_array_equal(model.transform(NEW), Z)

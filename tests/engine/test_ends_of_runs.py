@@ -116,7 +116,7 @@ def test_a_gradient_of_1_over_eps_times_the_first_is_an_overflow(dtype, n_iter):
     returns = RETURNS[:, :1].astype(dtype)
     problem = PortfolioProblem(returns, np.inf)
     solver = STORMCompositional(
-        1001 / (2 * float(returns.var())), batch_size=None, tol=0
+        learning_rate=1001 / (2 * float(returns.var())), batch_size=None, tol=0
     )
     whole = minimize(problem, solver, np.ones(1), max_iter=100, random_state=0)
     assert (whole.stop_reason, whole.n_iter) == ("non_finite", n_iter) and whole.x == 1

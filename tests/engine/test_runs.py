@@ -55,7 +55,7 @@ def test_momentum_is_a_heavy_ball_average_of_directions(returns, metric, normali
     b, eta, eps, beta, T = 0.8, 0.05, 0.02, 0.7, 12
     problem = with_momentum(returns, b, metric=metric)
     problem.advice = replace(problem.advice, normalization=normalization, precision=eps)
-    solver = SCGD(eta, beta, 5, max_iter=T, tol=0)
+    solver = SCGD(learning_rate=eta, beta=beta, batch_size=5, max_iter=T, tol=0)
     result = minimize(problem, solver, np.ones(D), random_state=SEED)
     oracle, weight = draws_of(problem), np.ones(D) if metric is None else metric
     x, y, m = np.ones(D), None, 0.0
@@ -77,7 +77,7 @@ def test_momentum_is_a_heavy_ball_average_of_directions(returns, metric, normali
 def test_momentum_keeps_the_constraints(returns, penalty):
     problem = with_momentum(returns, 0.9, penalty=penalty)
     points = []
-    solver = SARAHCompositional(0.1, batch_size=8, max_iter=1500, tol=0)
+    solver = SARAHCompositional(learning_rate=0.1, batch_size=8, max_iter=1500, tol=0)
     result = minimize(
         problem,
         solver,
@@ -115,7 +115,10 @@ def test_scgd_steps_in_a_metric_that_changes(returns):
     problem = PortfolioProblem(returns)
     problem.metric = Wandering()
     result = minimize(
-        problem, SCGD(eta, beta, 5, max_iter=T, tol=0), np.ones(D), random_state=SEED
+        problem,
+        SCGD(learning_rate=eta, beta=beta, batch_size=5, max_iter=T, tol=0),
+        np.ones(D),
+        random_state=SEED,
     )
     oracle = draws_of(problem)
     x, y = np.ones(D), None

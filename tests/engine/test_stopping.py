@@ -429,3 +429,15 @@ def test_streams_have_no_test():
         random_state=0,
     )
     assert result.stop_reason == "exhausted" and math.isnan(result.residual)
+
+
+def test_a_learning_rate_that_does_not_move_x_is_not_convergence():
+    """Nearby, a thousandth farther out, gradients are as large as at x."""
+    problem = PortfolioProblem(SMALL)
+    best = np.linalg.solve(2 * np.cov(SMALL.T, bias=True), SMALL.mean(axis=0))
+    far = np.array([50.0, -50.0, 50.0, -50.0])
+    options = {"learning_rate": 1e-20, "batch_size": None, "max_iter": 5, "tol": 1e-4}
+    for x0, reason in ((far, "max_iter"), (best, "converged")):
+        result = minimize(problem, "sarah-c", x0, random_state=0, **options)
+        assert result.stop_reason == reason
+        np.testing.assert_array_equal(result.x, x0)

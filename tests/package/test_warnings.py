@@ -160,7 +160,7 @@ def test_learning_rate_too_large_within_constraints(solver):
     ):
         for rate, n in ((1.0, 300), (1e3, 1500), (1e300, 300)):
             portfolio, messages = fit(
-                SOLVERS[solver](rate, max_iter=150), returns(n), **params
+                SOLVERS[solver](learning_rate=rate, max_iter=150), returns(n), **params
             )
             weights = portfolio.weights_
             assert (

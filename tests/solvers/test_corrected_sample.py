@@ -260,7 +260,7 @@ def test_an_objective_with_kinks_ends_or_warns_and_is_not_worse():
 
 
 def test_the_contract():
-    check_solver(CorrectedSample(200))
+    check_solver(CorrectedSample(sample_size=200))
 
 
 def test_a_problem_without_values_on_a_sample_uses_all_of_f():

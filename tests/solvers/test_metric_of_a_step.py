@@ -93,7 +93,7 @@ def off(method, penalty):
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = minimize(
             problem,
-            method(1e-3),
+            method(learning_rate=1e-3),
             np.full(6, 1 / 6),
             max_iter=6000,
             tol=0,

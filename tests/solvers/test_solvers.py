@@ -85,31 +85,67 @@ def test_lemma_3_1(problem, seed):
     [
         # J exact: n once; u, J, F at x_0, then two differences a step
         (
-            STORMCompositional(0.1, batch_size=(10, None, 20), anchor=None),
+            STORMCompositional(
+                learning_rate=0.1, batch_size=(10, None, 20), anchor=None
+            ),
             1500 + 30 + 7 * 30,
         ),
         (
-            STORMCompositional(0.1, batch_size=(10, 10, 20), anchor=3),
+            STORMCompositional(learning_rate=0.1, batch_size=(10, 10, 20), anchor=3),
             40 + 5 * 40 + 2 * 4500,
         ),
-        (SARAHCompositional(0.1, (5, 5, 1), epoch_length=3), 4500 + 6 * 11 + 4500),
         (
-            SARAHCompositional(0.1, (5, 5, 1), (50, 50, 7), epoch_length=3),
+            SARAHCompositional(learning_rate=0.1, batch_size=(5, 5, 1), epoch_length=3),
+            4500 + 6 * 11 + 4500,
+        ),
+        (
+            SARAHCompositional(
+                learning_rate=0.1,
+                batch_size=(5, 5, 1),
+                checkpoint_batch_size=(50, 50, 7),
+                epoch_length=3,
+            ),
             107 + 6 * 11 + 107,
         ),
-        (VRSCPG(0.1, (5, 5, 1), epoch_length=3), 4500 + 6 * 11 + 4500),
-        (SCGD(0.1, 0.5, (4, 5, 6)), 7 * 15),
-        (SCGD(0.1, 0.5, 2000), 7 * 4500),  # a number: all of it at each step
-        (SCGD(0.1, 0.5, None), 1500 + 7 * 3000),  # None: the constant Jacobian once
-        (ASCPG(0.1, 0.5, (4, 5, 6)), 7 * 15),
-        (SCVR(0.1, (5, 5, 1), epoch_length=3), 4500 + 6 * 11 + 4500),
+        (
+            VRSCPG(learning_rate=0.1, batch_size=(5, 5, 1), epoch_length=3),
+            4500 + 6 * 11 + 4500,
+        ),
+        (SCGD(learning_rate=0.1, beta=0.5, batch_size=(4, 5, 6)), 7 * 15),
+        (
+            SCGD(learning_rate=0.1, beta=0.5, batch_size=2000),
+            7 * 4500,
+        ),  # a number: all of it at each step
+        (
+            SCGD(learning_rate=0.1, beta=0.5, batch_size=None),
+            1500 + 7 * 3000,
+        ),  # None: the constant Jacobian once
+        (ASCPG(learning_rate=0.1, beta=0.5, batch_size=(4, 5, 6)), 7 * 15),
+        (
+            SCVR(learning_rate=0.1, batch_size=(5, 5, 1), epoch_length=3),
+            4500 + 6 * 11 + 4500,
+        ),
         # J exact: n once
         (
-            SCVR(0.1, (5, None, 1), epoch_length=3),
+            SCVR(learning_rate=0.1, batch_size=(5, None, 1), epoch_length=3),
             4500 + 6 * 6 + 3000,
         ),
-        (CIVR(0.1, 1.0, (5, 5, 1), epoch_length=3), 4500 + 6 * 11 + 4500),
-        (CIVR(0.1, None, (5, 5, 1), (50, 50, 7), 3), 107 + 6 * 11 + 107),
+        (
+            CIVR(
+                learning_rate=0.1, precision=1.0, batch_size=(5, 5, 1), epoch_length=3
+            ),
+            4500 + 6 * 11 + 4500,
+        ),
+        (
+            CIVR(
+                learning_rate=0.1,
+                precision=None,
+                batch_size=(5, 5, 1),
+                checkpoint_batch_size=(50, 50, 7),
+                epoch_length=3,
+            ),
+            107 + 6 * 11 + 107,
+        ),
     ],
 )
 def test_charges(problem, solver, ifo):
@@ -143,7 +179,15 @@ def test_algorithm_1(problem):
     result = minimize(
         problem,
         STORMCompositional(
-            eta, eps, (a_g, a_dg, a_phi), B, S, "global", None, max_iter=T, tol=0
+            learning_rate=eta,
+            precision=eps,
+            momentum=(a_g, a_dg, a_phi),
+            batch_size=B,
+            init_batch_size=S,
+            normalization="global",
+            anchor=None,
+            max_iter=T,
+            tol=0,
         ),
         x0=np.ones(6),
         random_state=SEED,
@@ -230,7 +274,7 @@ def test_moving_averages(problem, name):
 
 def test_storm_without_momentum_and_with_anchors_is_sarah(entropic):
     storm = STORMCompositional(
-        0.05,
+        learning_rate=0.05,
         momentum=0.0,
         batch_size=8,
         init_batch_size=None,
@@ -238,7 +282,9 @@ def test_storm_without_momentum_and_with_anchors_is_sarah(entropic):
         max_iter=30,
         tol=0,
     )
-    sarah = SARAHCompositional(0.05, batch_size=8, epoch_length=3, max_iter=30, tol=0)
+    sarah = SARAHCompositional(
+        learning_rate=0.05, batch_size=8, epoch_length=3, max_iter=30, tol=0
+    )
     np.testing.assert_array_equal(
         *(minimize(entropic, s, random_state=0).x for s in (storm, sarah))
     )

@@ -129,7 +129,7 @@ def test_rows_are_apart_where_the_first_batches_have_another_size(first, then):
     stream = watched()
     minimize(
         stream,
-        STORMCompositional(1e-3),
+        STORMCompositional(learning_rate=1e-3),
         batch_size=then,
         init_batch_size=first,
         random_state=0,
@@ -147,7 +147,7 @@ def test_ifo_in_closed_form(rate):
     S, B = 100, 20
     result = minimize(
         stream_of(RETURNS),
-        STORMCompositional(rate),
+        STORMCompositional(learning_rate=rate),
         batch_size=B,
         init_batch_size=S,
         random_state=0,
@@ -159,7 +159,7 @@ def test_ifo_in_closed_form(rate):
     )
     entropic = minimize(
         stream_of(RETURNS, risk_measure="entropic"),
-        STORMCompositional(0.01),
+        STORMCompositional(learning_rate=0.01),
         batch_size=B,
         init_batch_size=S,
         random_state=0,
@@ -171,7 +171,9 @@ def test_ifo_in_closed_form(rate):
 def test_batches_that_are_larger_than_half_of_the_window():
     """The rows of g are then further back than the window."""
     stream = stream_of(make_gaussian_returns(20_000, 3, random_state=0), 500)
-    result = minimize(stream, STORMCompositional(1e-3), batch_size=400, random_state=0)
+    result = minimize(
+        stream, STORMCompositional(learning_rate=1e-3), batch_size=400, random_state=0
+    )
     assert result.stop_reason == "exhausted" and result.n_iter == 20_000 // 400 - 3
 
 

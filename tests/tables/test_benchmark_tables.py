@@ -83,6 +83,7 @@ SLOW += (
     "rows",
     "map_limits",
     "map_updates",
+    "map_sheet",
     "map_cases",
 )
 OF_MAPS = "digits_500,augmented_digits_20000,counts_500,swiss_roll_1000,times_20000,ablations,dimensions,transform"

@@ -4,6 +4,7 @@ import warnings
 from contextlib import nullcontext
 
 import numpy as np
+from joblib import parallel_config
 from scipy import sparse
 from sklearn.exceptions import DataConversionWarning
 from sklearn.neighbors import NearestNeighbors
@@ -133,7 +134,12 @@ class NeighborSearch(NearestNeighbors):
         binary = not self.is_euclidean and _is_binary(self._fit_X if X is None else X)
         # boolean metrics use 0 and 1 unchanged
         quiet = {"action": "ignore", "category": DataConversionWarning}
-        with warnings.catch_warnings(**quiet) if binary else nullcontext():
+        # products of parts of the rows would have other rounding errors
+        serial = self.effective_metric_ == "cosine"
+        with (
+            warnings.catch_warnings(**quiet) if binary else nullcontext(),
+            parallel_config(backend="sequential") if serial else nullcontext(),
+        ):
             distances, neighbors = super().kneighbors(X, k)
         by_products = self.offset_ is not None and self._fit_method == "brute"
         if by_products and self.is_euclidean:

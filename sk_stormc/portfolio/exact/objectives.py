@@ -105,7 +105,7 @@ class Utility:
     max_risk = np.inf
 
     def __init__(self, task, start=None):
-        self.task, self.feasible, self._first = task, task.penalty, start
+        self.task, self.feasible, self._given = task, task.penalty, start
         self.aversion = self.risk_weight = task.linear_weight
         # entropic risk contains the mean
         self.return_weight = task.return_weight if task.measure.power else 0.0
@@ -114,8 +114,8 @@ class Utility:
     def start(self):
         """The initial weights. Assets whose weights are 0 enter where that lowers the
         objective."""
-        if self._first is not None:
-            return self._first
+        if self._given is not None:
+            return self._given
         starts = [self.feasible.project(self.feasible.equal)]
         if self.feasible.proximal() is None:
             starts = []

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sk_stormc.portfolio.convex_program import Formulation
+from sk_stormc.portfolio.convex_program import PROGRAM_TOLERANCE, Formulation
 from sk_stormc.portfolio.mean_risk import Measure
 from sk_stormc.portfolio.risk.cuts import Cuts, cuts_of_parts
 from sk_stormc.portfolio.risk.cvar import mean_of_worst
@@ -79,7 +79,9 @@ class CDaR(Measure):
         there are many periods for each asset."""
         n, n_assets = scaled.Q.shape
         most = PER_ASSET * n_assets if scaled.feasible.l2 else PERIODS
-        if n <= min(most, PERIODS):
+        # periods of less weight spoil the multipliers of a linear program
+        lightest = scaled.p[scaled.p > 0].min()
+        if n <= min(most, PERIODS) and lightest > PROGRAM_TOLERANCE:
             return scaled.minimise_by_cuts(
                 start, lambda v: self.formulation, 1 + 2 * n, callback
             )
