@@ -42,7 +42,6 @@ from sk_stormc.values.sums.lstd import (
     attributes_of,
     forget,
 )
-from sk_stormc.values.sums.traces import Traces
 from sk_stormc.values.sums.uncertainty import MAX_GROUPED_FEATURES, Groups
 
 
@@ -248,8 +247,8 @@ def continue_stream(estimator, X, y, log_columns, action=None, actions=None):
     faded = replace(chunk, weights=chunk.weights * fading(half_life, chunk.when))
     groups = stream.groups
     if labelled and not estimator.has_actions and d <= MAX_GROUPED_FEATURES:
-        begun = Groups(gamma, Traces(gamma * estimator.trace_decay))
-        groups = (groups or begun).plus(faded, left)
+        groups = groups or Groups.none(d, gamma, estimator.trace_decay)
+        groups = groups.plus(faded, left)
     run, found = (
         solve_sums(estimator, stream.run, faded, d, left)
         if exact

@@ -171,10 +171,16 @@ class Groups:
 
     gamma: float
     traces: Traces
-    n_rows: int = 0  # number of transitions of positive weight
+    n_rows: int  # number of transitions of positive weight
     # of each group: A and b, side by side as one row, the weighted sizes of the
     # features, and the weights, discounted with a half-life
-    sums: SumsByKey | None = None
+    sums: SumsByKey
+
+    @classmethod
+    def none(cls, n_features, gamma, trace_decay):
+        """The sums of zero transitions."""
+        sums = SumsByKey(np.zeros(0, dtype=int), np.zeros((0, (n_features + 1) ** 2)))
+        return cls(gamma, Traces(gamma * trace_decay), 0, sums)
 
     def plus(self, t, left=1.0):
         """Add the transitions of a chunk.
@@ -184,7 +190,7 @@ class Groups:
         if not len(t.y):
             return self
         Z, next_Z, y, weights = t.rows
-        eligible, traces, before = Z, self.traces, self.sums
+        eligible, traces = Z, self.traces
         if traces.decay:
             traced = traces.over(t)
             eligible = np.vstack([block for _, block in traced])
@@ -199,9 +205,8 @@ class Groups:
         ]
         sizes = side_by_side(abs(scale_rows(weights, Z)), weights[:, None])
         sizes = SumsByKey.by(keys, sizes).sums
-        sums = SumsByKey(groups, np.hstack([equations, sizes]))
-        if before is not None:
-            sums = replace(before, sums=left * before.sums) + sums
+        sums = replace(self.sums, sums=left * self.sums.sums)
+        sums += SumsByKey(groups, np.hstack([equations, sizes]))
         n_rows = self.n_rows + np.count_nonzero(weights)
         return replace(self, traces=traces, n_rows=n_rows, sums=sums)
 
