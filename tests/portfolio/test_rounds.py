@@ -126,8 +126,8 @@ def test_rounds_give_the_fit_in_memory_within_the_proved_gap(
     same_within_the_gap(rounds, fit(X.astype(float), kind, weight, **params), 100.0)
     assert len(rounds.loss_curve_) == len(rounds.ifo_) == rounds.n_iter_ + 1
     assert rounds.weights_.dtype == X.dtype
-    # after ten without progress all rows would become one table
-    assert rounds.n_iter_ < 10 or kind == "cdar"
+    # after ten more without progress all rows would become one table
+    assert rounds.n_iter_ <= 12 or kind == "cdar"
     if goal == "max_risk":
         found = risk(X.astype(float) @ rounds.weights_, measure, order=order)
         assert found <= params["max_risk"] * (1 + 1e-9)

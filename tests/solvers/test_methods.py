@@ -121,7 +121,17 @@ def test_accelerated_scgd_is_asc_pg_with_other_exponents(curved):
 def test_scvr(curved):
     eta, K, T, B = 0.3, 4, 13, (3, 4, 5)
     result = minimize(
-        curved, SCVR(eta, B, None, K, max_iter=T, tol=0), np.zeros(D), random_state=SEED
+        curved,
+        SCVR(
+            learning_rate=eta,
+            batch_size=B,
+            checkpoint_batch_size=None,
+            epoch_length=K,
+            max_iter=T,
+            tol=0,
+        ),
+        np.zeros(D),
+        random_state=SEED,
     )
     oracle, grad_f = draws_of(curved), lambda u, i: curved.outer_gradient(None, u, i)[1]
     everything = slice(None)
@@ -158,7 +168,15 @@ def test_civr(curved, eps, S):
     eta, K, T, B = 0.3, 4, 13, (3, 4, 5)
     result = minimize(
         curved,
-        CIVR(eta, eps, B, S, K, max_iter=T, tol=0),
+        CIVR(
+            learning_rate=eta,
+            precision=eps,
+            batch_size=B,
+            checkpoint_batch_size=S,
+            epoch_length=K,
+            max_iter=T,
+            tol=0,
+        ),
         np.zeros(D),
         random_state=SEED,
     )
@@ -238,24 +256,32 @@ def test_scgd_does_not_average_exact_values_if_the_metric_is_a_matrix():
     [
         # f is not sampled
         (
-            CIVR(0.3, None, (4, 4, None)),
-            SARAHCompositional(0.3, (4, 4, None)),
+            CIVR(learning_rate=0.3, precision=None, batch_size=(4, 4, None)),
+            SARAHCompositional(learning_rate=0.3, batch_size=(4, 4, None)),
             True,
         ),
-        (CIVR(0.3, None, 4), SARAHCompositional(0.3, 4), False),
+        (
+            CIVR(learning_rate=0.3, precision=None, batch_size=4),
+            SARAHCompositional(learning_rate=0.3, batch_size=4),
+            False,
+        ),
         # the normalised step
         (
-            CIVR(0.3, 0.02, (4, 4, None)),
-            SARAHCompositional(0.3, (4, 4, None)),
+            CIVR(learning_rate=0.3, precision=0.02, batch_size=(4, 4, None)),
+            SARAHCompositional(learning_rate=0.3, batch_size=(4, 4, None)),
             False,
         ),
         # only g is sampled
         (
-            SCVR(0.3, (4, None, None)),
-            VRSCPG(0.3, (4, None, None)),
+            SCVR(learning_rate=0.3, batch_size=(4, None, None)),
+            VRSCPG(learning_rate=0.3, batch_size=(4, None, None)),
             True,
         ),
-        (SCVR(0.3, 4), VRSCPG(0.3, 4), False),
+        (
+            SCVR(learning_rate=0.3, batch_size=4),
+            VRSCPG(learning_rate=0.3, batch_size=4),
+            False,
+        ),
     ],
 )
 def test_pairs_on_a_curved_problem(curved, one, other, same):
