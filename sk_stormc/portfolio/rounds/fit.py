@@ -186,7 +186,9 @@ class Rounds:
 
     def _optimum(self, table, best):
         """The optimum of a table."""
-        goal, iterations = self.goal_of(table, best.w), []
+        # near the optimum of a sample, a small improvement would count as rounding
+        goal = self.goal_of(table, best.w if self.table.below else None)
+        iterations = []
         try:
             found = goal.minimise(iterations.append)
             self.goal = goal
