@@ -148,6 +148,7 @@ def test_the_value_of_another_policy(capsys, given):
         expected = [new.value, *new.interval(), gap.value, *gap.interval()]
         np.testing.assert_allclose(shown, expected, rtol=2e-3, atol=2e-4)
     assert ("are estimated" in out) == (given == "--action")
+    assert "the value of the behaviour policy differs from the one above" in out
 
 
 def test_several_policies_in_a_log_that_begins_with_the_newest(capsys):

@@ -1,6 +1,10 @@
 """The tables of rounds: some rows in memory whose risk approximates that of all rows
 near a portfolio; and the returns of a portfolio over all rows.
 
+`solvers/corrected_sample.py` corrects a sample by the same formula, the gradient on all
+rows minus that on the sample, and shares no more: it draws components and runs a solver
+on them, where a table keeps the worst rows and has an exact minimum.
+
 A table is a `MeanRisk` with the mean return of all rows. Its risk is that of all rows
 ("sums"), a lower bound of it ("rows", and cutting planes), or an approximation with the
 same gradient at the portfolio ("sample").
