@@ -71,6 +71,7 @@ SLOW = (
     "desk_cases",
     "pairs",
     "portfolio",
+    "rows",
     "gallery",
 )
 SLOW += (
