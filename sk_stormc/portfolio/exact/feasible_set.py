@@ -462,11 +462,13 @@ class FeasibleSet(Penalty):
             lower = np.r_[lower, np.full(2 * n + 1, -np.inf)]
             upper = np.r_[upper, centre, -centre, limit]
         constraints = low, high, A, lower, upper, E, e
-        return (
-            presolve(*constraints, self.size() or 1.0)
-            if self.needs_presolve
-            else (constraints, None)
-        )
+        if not self.needs_presolve:
+            return constraints, None
+        # beside bounds far away, all rows would be tight up to the tolerance
+        limits = np.abs(np.r_[lower, upper])
+        largest = limits[np.isfinite(limits)].max(initial=0.0)
+        size = self.size() or 1.0
+        return presolve(*constraints, largest if 0 < 1e3 * largest < size else size)
 
     def implied_bounds(self):
         """The tighter bounds implied by bounds and budget, infinite where neither
