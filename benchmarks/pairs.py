@@ -78,7 +78,7 @@ def fitted(params, X, sample_weight):
                 )
         except NoEndError:
             error = "no end", f"after {LIMIT} CPU s"
-        except Exception as raised:
+        except Exception as raised:  # what is no ValueError of ours is counted
             where = traceback.extract_tb(raised.__traceback__)[-1]
             ours = isinstance(raised, ValueError) and "sk_stormc" in where.filename
             error = (
