@@ -159,7 +159,7 @@ def _features(reading, frame, states, following, args):
     for column in map(frame.get, [*states.columns, *following]):
         valid = column.notna().to_numpy()
         if column.dtype.kind in "iufb":
-            valid &= np.isfinite(column.to_numpy(float))
+            valid = valid & np.isfinite(column.to_numpy(float))
         _check(path, column, "state", "known and finite values", valid)
     texts = [name for name, dtype in both.dtypes.items() if dtype.kind not in "iufb"]
     for name in texts:

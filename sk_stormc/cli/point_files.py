@@ -110,6 +110,13 @@ def _points_of_arrays(path, names):
     return Points(X, reading, {"y": labels})
 
 
+def _is_text(column):
+    """Whether a column is of objects or, as in pandas 3, of strings."""
+    from pandas.api.types import is_object_dtype, is_string_dtype
+
+    return is_object_dtype(column) or is_string_dtype(column)
+
+
 def _points_of_table(path, names, options, mixed):
     """The points of a table, with these columns, or all but identifiers for None."""
     chosen, index = options.label or [], options.index
@@ -156,7 +163,7 @@ def _points_of_table(path, names, options, mixed):
             reading.notes.append(f"{ANY_TYPE}, in place of --drop")
         differ = _identifiers(frame) if path.kind != CELLS and not options.keep else []
         if 0 < len(differ) < frame.shape[1]:
-            named = [name for name in differ if frame[name].dtype == "O"][:1]
+            named = [name for name in differ if _is_text(frame[name])][:1]
             if rows is None and named:
                 # a result then says which of its rows is which
                 rows = frame[named[0]].astype(str).to_numpy()

@@ -153,7 +153,7 @@ def _text(path, options, texts, reading):
 
 def _sheet(path, options, texts, reading):
     """The frame of a sheet."""
-    from pandas import ExcelFile
+    from pandas import ExcelFile, read_excel
 
     with readable(path, path.kind), ExcelFile(path.source()) as book:
         sheets = list(book.sheet_names)
@@ -161,7 +161,8 @@ def _sheet(path, options, texts, reading):
         numbered |= {name: name for name in sheets}
         chosen = numbered.get("1" if options.sheet is None else options.sheet)
         if chosen is not None:
-            whole = book.parse(chosen, header=None, skiprows=options.skip_rows)
+            form = {"header": None, "skiprows": options.skip_rows}
+            whole = read_excel(book, sheet_name=chosen, **form)
     if chosen is None:
         raise ValueError(
             f"{path}: --sheet must be a name or a number of {short(sheets)}, got "
