@@ -11,6 +11,7 @@ repository that nobody else uses.
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,104 +27,10 @@ class Mutant(NamedTuple):
     tests: str  # that should notice it, separated by spaces
 
 
-MUTANTS = [
-    Mutant(
-        "portfolio/risk/cvar.py",
-        "Hinges(rows, np.zeros(n), scaled.risk_weight * scaled.p / tail, np.zeros(n))",
-        "Hinges(rows, np.zeros(n), scaled.risk_weight * scaled.p, np.zeros(n))",
-        "tests/pairs/test_portfolio.py",
-    ),
-    Mutant(
-        "portfolio/risk/semideviation.py",
-        "t = (above / (self.norm(above, p) or 1.0)) ** (self.order - 1) * (above > 0)",
-        "t = (above / (self.norm(above, p) or 1.0)) ** self.order * (above > 0)",
-        "tests/portfolio/test_risk_measures.py",
-    ),
-    Mutant(
-        "portfolio/risk/evar.py",
-        "value = t * (np.log(mass) + self.allowed) - low",
-        "value = t * np.log(mass) - low",
-        "tests/portfolio/test_rounds.py tests/portfolio/test_risk_measures.py",
-    ),
-    Mutant(
-        "portfolio/risk/evar.py",
-        "H[n, n] = q @ (e - middle) ** 2",
-        "H[n, n] = q @ e**2",
-        "tests/portfolio/test_exact.py tests/portfolio/test_hard_numbers.py",
-    ),
-    Mutant(
-        "portfolio/risk/cdar.py",
-        "return np.maximum(np.maximum.accumulate(total), 0.0) - total",
-        "return np.maximum.accumulate(total) - total",
-        "tests/portfolio/test_risk_measures.py",
-    ),
-    Mutant(
-        "portfolio/risk/gini.py",
-        "slopes[order] = q[:, None] * (rank[:, None] * rows - others)",
-        "slopes[order] = q[:, None] * (rank[:, None] * rows + others)",
-        "tests/portfolio/test_gini.py",
-    ),
-    Mutant(
-        "portfolio/moments.py",
-        "x, self.log_at(x), self.mean - self.covariance @ way, self.covariance",
-        "x, self.log_at(x), self.mean, self.covariance",
-        "tests/portfolio/test_moments_of_returns.py",
-    ),
-    Mutant(
-        "portfolio/sums.py",
-        "between = (self.weight * part) * np.outer(way, way)",
-        "between = part * np.outer(way, way)",
-        "tests/portfolio/test_moments_of_returns.py",
-    ),
-    Mutant(
-        "portfolio/returns.py",
-        "fading = 0.5 ** (np.arange(self.shape[0])[::-1] / half_life)",
-        "fading = 0.5 ** (np.arange(self.shape[0]) / half_life)",
-        "tests/portfolio/test_rounds.py tests/pairs/test_portfolio.py",
-    ),
-    Mutant(
-        "portfolio/exact/feasible_set.py",
-        "middle = np.where(self.previous > 0, norm - cost, cost - norm)",
-        "middle = np.where(self.previous > 0, cost - norm, norm - cost)",
-        "tests/portfolio/test_portfolio_steps.py",
-    ),
-    Mutant(
-        "portfolio/convex_program.py",
-        "return constant - solution.dual_E @ program.e - dual_A @ at, c",
-        "return constant - dual_A @ at, c",
-        "tests/portfolio/test_exact.py",
-    ),
-    Mutant(
-        "portfolio/rounds/rows.py",
-        "return float(n) if ratio == 1 else (1 - ratio**n) / (1 - ratio)",
-        "return float(n) if ratio == 1 else 1 / (1 - ratio)",
-        "tests/portfolio/test_rounds.py",
-    ),
-    Mutant(
-        "portfolio/compositional.py",
-        "d -= factors.weight",
-        "d -= 2 * factors.weight",
-        "tests/portfolio/test_portfolio_steps.py",
-    ),
-    Mutant(
-        "portfolio/performance.py",
-        "wealth ** (periods_per_year / len(returns)) - 1",
-        "wealth ** (periods_per_year / (len(returns) + 1)) - 1",
-        "tests/portfolio/test_walk_forward.py",
-    ),
-    Mutant(
-        "backtest/accounts.py",
-        "lost = np.flatnonzero(wealth <= 0)",
-        "lost = np.flatnonzero(wealth < 0)",
-        "tests/portfolio/test_walk_forward.py",
-    ),
-    Mutant(
-        "portfolio/whole_shares.py",
-        "cost = np.concatenate([prices - 2 * remainders, prices]) / unit",
-        "cost = np.concatenate([prices - remainders, prices]) / unit",
-        "tests/portfolio/test_whole_shares.py",
-    ),
-]
+def mutants():
+    """The mutants of mutants.toml."""
+    text = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+    return [Mutant(**entry) for entry in tomllib.loads(text)["mutant"]]
 
 
 def first_failure(mutant, arguments=()):
@@ -155,7 +62,7 @@ def main(argv):
     end = argv.index("--") if "--" in argv else len(argv)
     names, arguments = argv[:end], argv[end + 1 :]
     missed = 0
-    for mutant in MUTANTS:
+    for mutant in mutants():
         if names and not any(name in mutant.file + mutant.new for name in names):
             continue
         failed = first_failure(mutant, arguments)
