@@ -43,14 +43,6 @@ def test_portfolio_keeps_the_contract(measure, unit, dtype):
     )
 
 
-def test_portfolio_with_mixed_units_and_a_metric_keeps_the_contract():
-    R = make_returns() * 10.0 ** np.array([-4, -2, 0, 2, 4])
-    check_problem(
-        PortfolioProblem(R, 0.5, risk_measure="semivariance", metric="variance"),
-        n_draws=200,
-    )
-
-
 # mistakes
 
 

@@ -189,11 +189,12 @@ def pairs():
         first = example[1] == next(iter(EXAMPLES[example[0]]))
         for j, way in enumerate(ways):
             default = way == ("storm-c", "auto")
-            if example[0].startswith("Differentiable") and not default:
+            by_jax = example[0].startswith("Differentiable")
+            if by_jax and not default:
                 # JAX compiles for each; the trajectories are those of
                 # FiniteSumComposition: test_autodiff.py
                 continue
-            quick = (default and first) or (i + j) % 29 == 0
+            quick = (default and first and not by_jax) or (i + j) % 61 == 0
             if quick or default or first or (i + j) % 11 == 0:
                 # of a run, in iterations
                 length, marks = (12, []) if quick else (24, [pytest.mark.slow])
@@ -206,16 +207,12 @@ def test_every_problem_has_an_example():
     assert classes.keys() - EXCLUDED.keys() == EXAMPLES.keys(), (
         f"add a small example to EXAMPLES in {__file__}"
     )
-    for name, label in examples():
-        assert type(EXAMPLES[name][label]()) is classes[name], (
-            f"{label} is no example of {name}"
-        )
 
 
 QUICK = [
     k
     for k, (name, label) in enumerate(examples())
-    if name != "SNEProblem" or label == "gaussian"
+    if label == "gaussian" or not name.startswith(("SNE", "Differentiable"))
 ]
 
 
@@ -226,7 +223,9 @@ def test_problem(name, label):
             "one column has no entry for its own point, whose u is then 0: "
             "tests/embedding/test_problem.py"
         )
-    check_problem(EXAMPLES[name][label](), n_draws=100)
+    problem = EXAMPLES[name][label]()
+    assert type(problem).__name__ == name
+    check_problem(problem, n_draws=100)
 
 
 class Worked(Exception):
@@ -271,7 +270,7 @@ def test_pair(name, label, solver, batch_size, max_iter):
         assert expected, f"{solver} refuses: {refusal(method, problem)}"
 
 
-@pytest.mark.parametrize("name", ["storm-c", "scgd", "lbfgs"])
+@pytest.mark.parametrize("name", ["storm-c", "lbfgs"])
 def test_writing_into_a_record_is_harmless(name):
     """Records have copies of x: whatever a callback does to them, the run and its state
     know nothing of it."""

@@ -136,14 +136,3 @@ def test_metric_is_the_inverse_variance(weighted, dtype):
     own = np.arange(1.0, 6.0)
     np.testing.assert_array_equal(PortfolioProblem(R, metric=own).metric, own)
     assert PortfolioProblem(R).metric is None
-
-
-def test_returns_are_taken_in_any_form_and_never_written_to():
-    R = make_returns()
-    columns = PortfolioProblem(np.asfortranarray(R)).gradient(np.ones(5))
-    np.testing.assert_array_equal(
-        columns, PortfolioProblem(R.tolist()).gradient(np.ones(5))
-    )
-    assert PortfolioProblem(np.eye(2, dtype=int)).returns.dtype == np.float64
-    R.flags.writeable = False
-    check_problem(PortfolioProblem(R, metric="variance"), n_draws=50)

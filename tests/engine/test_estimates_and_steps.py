@@ -303,28 +303,11 @@ def test_curvature_at_full_batch_is_the_top_eigenvalue(metric):
     M = set_metric(problem, metric)
     top, second = np.sort(np.linalg.eigvals(M @ hessian(returns)).real)[[-1, -2]]
     assert second < 0.1 * top  # so that six power iterations are enough
-    for seed in range(5):
+    for seed in range(2):
         for x in (np.zeros(D), np.random.default_rng(seed).normal(size=D)):
             assert curvature(Oracle(problem, seed), x, ALL) == pytest.approx(
                 top, rel=1e-6
             )
-
-
-def test_curvature_of_minibatches():
-    returns = make_returns()
-    problem, top = (
-        PortfolioProblem(returns, LAM),
-        np.linalg.eigvalsh(hessian(returns))[-1],
-    )
-    for size, cost_of_one in (((16, 0, 16), 32), ((16, 8, 16), 40), ((64, 0, 64), 128)):
-        oracle = Oracle(problem, 0)
-        assert 0.8 * top < curvature(oracle, np.zeros(D), size) < 2 * top
-        # and the exact Jacobian, once
-        charged = 16 * cost_of_one + (N if size[1] == 0 else 0)
-        assert oracle.ifo == charged
-    oracle = Oracle(problem, 0)
-    curvature(oracle, np.zeros(D), (None, 0, None))
-    assert oracle.ifo == 3 * N  # one probe, and the exact Jacobian
 
 
 def test_curvature_at_the_optimum_is_no_rounding_error():

@@ -45,6 +45,8 @@ INVALID = {
     "class": int,
 }
 SLOW = (
+    "DifferentiableComposition",
+    "DifferentiableLogMeanExp",
     "EmbeddingDisplay.from_estimator",
     "FrontierDisplay.from_estimator",
     "SNEEmbedding.fit",

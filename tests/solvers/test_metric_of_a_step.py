@@ -102,6 +102,7 @@ def off(method, penalty):
     return abs(found.x - best.x).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["simplex", "box"])
 def test_the_proximal_step_is_in_the_norm_of_the_step(name):
     assert off(AdamSCGD, PENALTIES[name]) < 1e-4

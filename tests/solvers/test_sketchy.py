@@ -9,7 +9,7 @@ import pytest
 from sk_stormc import minimize
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.metrics import LowRank
-from sk_stormc.problems import FiniteSumComposition, PortfolioProblem, SNEProblem
+from sk_stormc.problems import PortfolioProblem, SNEProblem
 from sk_stormc.solvers import SketchySTORM
 
 PROBE = 16  # minibatches of the curvature estimate
@@ -99,18 +99,6 @@ def test_without_curvature_the_problem_keeps_its_metric():
     np.testing.assert_allclose(found.x / found.x[0], [1, 2, 3], rtol=1e-12)
 
 
-def test_directions_without_curvature_are_not_sketched():
-    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(8, 8)))[0]
-    H = turn * [4.0, 1.0, 0, 0, 0, 0, 0, 0] @ turn.T
-    problem = FiniteSumComposition(
-        lambda x, j: x, lambda x, j: np.eye(8), lambda x, u, i: H @ u, lambda x,
-        u: float(u @ H @ u) / 2, 40, 40,
-        x0=np.ones(8)
-    )  # fmt: skip
-    metric = state(problem, rank=6, max_iter=1).metric
-    assert isinstance(metric, LowRank) and metric.W.shape[1] == 2
-
-
 # the inner value
 
 
@@ -192,16 +180,6 @@ def test_resume_gives_the_same_bits(returns):
         np.testing.assert_array_equal(rest.x, whole.x)
         np.testing.assert_array_equal(rest.ifo, whole.ifo)
         assert rest.n_evaluations == whole.n_evaluations
-
-
-def test_float32(returns):
-    single = PortfolioProblem(returns.astype(np.float32), metric="variance")
-    result = minimize(single, "sketchy-storm", random_state=0)
-    assert result.x.dtype == result.state.state.metric.W.dtype == np.float32
-    best = minimum(returns)
-    assert PortfolioProblem(returns).objective(
-        result.x.astype(float)
-    ) - best <= 1e-4 * abs(best)
 
 
 # what is refused
