@@ -22,7 +22,8 @@ from sk_stormc.core.metrics import as_metric
 from sk_stormc.core.penalties import projected
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import source_of
-from sk_stormc.utils.validation import as_numbers, short
+from sk_stormc.utils.arrays import as_numbers
+from sk_stormc.utils.parameters import short
 
 SIDES = ("inner", "outer")
 BATCH_SIZE = 4  # of the batches that are not single components

@@ -14,7 +14,7 @@ from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.schedules import constant, inverse
 from sk_stormc.engine import CompositionalSolver, Estimate, Oracle, StopReason, at
 from sk_stormc.engine.stopping import point_beside
-from sk_stormc.utils.validation import check_instance, check_int
+from sk_stormc.utils.parameters import check_instance, check_int
 
 
 def check_solver(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
-from sk_stormc.utils.validation import (
+from sk_stormc.utils.parameters import (
     check_batch_size,
     check_bool,
     check_callable,

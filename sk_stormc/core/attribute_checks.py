@@ -5,11 +5,11 @@ import math
 import numpy as np
 
 from sk_stormc.core.advice import Advice
-from sk_stormc.core.metrics import Metric
+from sk_stormc.core.metrics import Metric, check_metric
 from sk_stormc.core.penalties import check_penalty
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import Source
-from sk_stormc.utils.validation import check_metric, is_integer, is_real, short
+from sk_stormc.utils.parameters import is_integer, is_real, short
 
 
 def require(good, problem, name, message):

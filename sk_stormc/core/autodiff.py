@@ -12,6 +12,7 @@ import numpy as np
 from sk_stormc.core.attribute_checks import check_attributes
 from sk_stormc.core.device_rows import Placement, TreeRows
 from sk_stormc.core.evaluations import Evaluations
+from sk_stormc.core.metrics import check_metric
 from sk_stormc.core.penalties import penalized
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.pytrees import (
@@ -24,16 +25,15 @@ from sk_stormc.core.pytrees import (
 )
 from sk_stormc.core.source import LazySource
 from sk_stormc.core.weighted import with_sum_one
-from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import (
+from sk_stormc.utils.parameters import (
     check_callable,
     check_choice,
     check_int,
-    check_metric,
-    check_weights,
     plain,
     short,
 )
+from sk_stormc.utils.rows import check_weights
+from sk_stormc.utils.types import ArrayLike, FloatArray
 
 POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 TRACKED = 2**14  # maximum number of entries of a Jacobian that is an array with "auto"

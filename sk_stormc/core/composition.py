@@ -6,17 +6,11 @@ from typing import Any
 import numpy as np
 
 from sk_stormc.core.attribute_checks import check_attributes
+from sk_stormc.core.metrics import check_metric
 from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.utils.arrays import as_numbers, check_all_finite
+from sk_stormc.utils.parameters import check_callable, check_int, plain, short
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import (
-    as_numbers,
-    check_all_finite,
-    check_callable,
-    check_int,
-    check_metric,
-    plain,
-    short,
-)
 
 
 class FiniteSumComposition(CompositionalProblem):

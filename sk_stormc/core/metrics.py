@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sk_stormc.utils.arrays import check_all_finite
+from sk_stormc.utils.parameters import check_int, short
 from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import check_int, check_metric, short
 
 
 class Metric:
@@ -277,6 +278,52 @@ class LowRank(Metric):
         y, W = x / self.scale, self.W.astype(float)
         inner = np.eye(W.shape[1]) - W.T @ (W / self.scale[:, None])
         return math.sqrt(float(x @ y + (y @ W) @ np.linalg.solve(inner, y @ W)))
+
+
+def check_metric(name, metric, n_variables):
+    """A metric given as numbers: a positive vector, or a symmetric positive definite
+    matrix."""
+    values = np.asarray(metric)
+    if values.dtype.kind not in "fiub":
+        raise ValueError(f"{name} must be numbers, got {short(metric)}")
+    d = n_variables
+    if values.shape not in ((d,), (d, d)):
+        raise ValueError(
+            f"{name} must be a vector or matrix of {d} variables, got shape "
+            f"{values.shape}"
+        )
+    values = (
+        values if values.dtype in (np.float32, np.float64) else values.astype(float)
+    )
+    check_all_finite(name, values)
+    diagonal = values if values.ndim == 1 else values.diagonal()
+    if diagonal.min() <= 0:
+        k = int(diagonal.argmin())
+        where = "" if values.ndim == 1 else " on the diagonal"
+        raise ValueError(f"{name} must be positive, got {diagonal[k]}{where} at {k}")
+    if values.ndim == 2:
+        _check_definite(name, values.astype(float), float(np.finfo(values.dtype).eps))
+    return values
+
+
+def _check_definite(name, matrix, eps):
+    asymmetry, size = np.abs(matrix - matrix.T), np.abs(matrix).max()
+    if asymmetry.max() > 1000 * eps * size:
+        i, j = (int(k) for k in np.unravel_index(asymmetry.argmax(), matrix.shape))
+        raise ValueError(
+            f"{name} must be symmetric, got {matrix[i, j]:.6g} at ({i}, {j}) and "
+            f"{matrix[j, i]:.6g} at ({j}, {i})"
+        )
+    try:
+        np.linalg.cholesky(matrix)
+    # an ill-conditioned matrix may fail because of rounding errors
+    except np.linalg.LinAlgError:
+        values = np.linalg.eigvalsh(matrix)
+        if values[0] < -len(matrix) * eps * values[-1]:
+            raise ValueError(
+                f"{name} must be positive definite, got an eigenvalue of "
+                f"{values[0]:.6g}"
+            ) from None
 
 
 def as_metric(metric: Metric | ArrayLike | None, n_variables: int) -> Metric:

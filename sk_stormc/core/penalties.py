@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from sk_stormc.utils.arrays import as_numbers
 from sk_stormc.utils.docstrings import inherit_sections
+from sk_stormc.utils.parameters import check_int, check_number, short
 from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import as_numbers, check_int, check_number, short
 
 
 def check_penalty(penalty: Any, n_variables: int, name: str = "penalty") -> None:

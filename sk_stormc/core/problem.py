@@ -9,8 +9,8 @@ import numpy as np
 
 from sk_stormc.core.advice import Advice
 from sk_stormc.core.penalties import penalized
+from sk_stormc.utils.parameters import short
 from sk_stormc.utils.types import Array, ArrayLike, FloatArray
-from sk_stormc.utils.validation import short
 
 
 def checked_parts(problem, parts, x, u):

@@ -33,8 +33,8 @@ from sk_stormc.embedding.mesh import Mesh
 from sk_stormc.embedding.preconditioner import Graph, GraphLaplacian
 from sk_stormc.embedding.sums_over_pairs import student_t_sums
 from sk_stormc.utils.machine import BLOCK_BYTES
+from sk_stormc.utils.parameters import check_bool, check_choice, check_int, check_number
 from sk_stormc.utils.types import ArrayLike, Kernel, SparseMatrix
-from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number
 
 
 class SNEProblem(CompositionalProblem):

@@ -21,13 +21,9 @@ from sk_stormc.engine.results import (
 )
 from sk_stormc.engine.stopping import Stopping, StoppingRule
 from sk_stormc.engine.stream_policy import StreamPolicy
+from sk_stormc.utils.arrays import as_numbers, check_all_finite
 from sk_stormc.utils.descriptions import check_unchanged, describe
-from sk_stormc.utils.validation import (
-    as_numbers,
-    check_all_finite,
-    drawn_seed,
-    is_integer,
-)
+from sk_stormc.utils.parameters import drawn_seed, is_integer
 
 DEFAULT_PASSES = 100  # the budget if neither max_iter nor max_ifo is given
 # parameters that may change when a run continues

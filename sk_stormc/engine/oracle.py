@@ -14,7 +14,7 @@ from sk_stormc.core.penalties import penalized
 from sk_stormc.core.problem import CompositionalProblem, checked_parts
 from sk_stormc.core.source import source_of
 from sk_stormc.core.unit import InUnit
-from sk_stormc.utils.validation import plain
+from sk_stormc.utils.parameters import plain
 
 KINDS = ("inner", "jacobian", "outer")
 ALL = (None, None, None)  # (B_g, B_dg, B_f) of a full refresh

@@ -31,9 +31,7 @@ from sk_stormc.engine.steps import (
 )
 from sk_stormc.utils.docstrings import inherit_parameters
 from sk_stormc.utils.documentation import DocumentationLinkMixin
-from sk_stormc.utils.threads import in_one_thread
-from sk_stormc.utils.types import ArrayLike, Auto, RandomState, Schedule, Size
-from sk_stormc.utils.validation import (
+from sk_stormc.utils.parameters import (
     check_batch_size,
     check_callable,
     check_choice,
@@ -46,6 +44,8 @@ from sk_stormc.utils.validation import (
     is_word,
     plain,
 )
+from sk_stormc.utils.threads import in_one_thread
+from sk_stormc.utils.types import ArrayLike, Auto, RandomState, Schedule, Size
 
 # number of components up to which "auto" batches contain all of them
 MAX_FULL_BATCH = 1024

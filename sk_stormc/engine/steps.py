@@ -16,8 +16,8 @@ import numpy as np
 
 from sk_stormc.core.schedules import at
 from sk_stormc.core.unit import InUnit
+from sk_stormc.utils.parameters import is_list, plain, short
 from sk_stormc.utils.types import Array
-from sk_stormc.utils.validation import is_list, plain, short
 
 # steps 2, 3 and 7 to 10: the estimates
 

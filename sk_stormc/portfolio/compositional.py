@@ -8,21 +8,16 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from sk_stormc.core.advice import Advice, Published
-from sk_stormc.core.metrics import Metric
+from sk_stormc.core.metrics import Metric, check_metric
 from sk_stormc.core.source import FiniteSource
 from sk_stormc.core.weighted import WeightedComponents
 from sk_stormc.portfolio.mean_risk import MeanRisk
+from sk_stormc.utils.arrays import check_all_finite
 from sk_stormc.utils.blocks import MappedRows, blocks
 from sk_stormc.utils.docstrings import inherit_parameters
+from sk_stormc.utils.parameters import check_choice, is_word, naming
+from sk_stormc.utils.rows import check_numeric
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import (
-    check_all_finite,
-    check_choice,
-    check_metric,
-    check_numeric,
-    is_word,
-    naming,
-)
 
 __all__ = ["PortfolioProblem", "combine"]
 

@@ -7,8 +7,8 @@ from functools import partial
 from sk_stormc.engine import Estimate, Limit, at, guard
 from sk_stormc.engine.steps import advance_inner, step_direction
 from sk_stormc.solvers.sarah import EpochState, SARAHCompositional
+from sk_stormc.utils.parameters import check_schedule
 from sk_stormc.utils.types import Auto, Schedule, Size
-from sk_stormc.utils.validation import check_schedule
 
 
 @dataclass

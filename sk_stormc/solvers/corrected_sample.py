@@ -18,8 +18,8 @@ from sk_stormc.engine import (
     StopReason,
     start,
 )
+from sk_stormc.utils.parameters import check_int, is_word
 from sk_stormc.utils.types import Auto
-from sk_stormc.utils.validation import check_int, is_word
 from sk_stormc.utils.warnings import ignored
 
 # a sample with "auto": one of how many components, and its limits

@@ -8,8 +8,8 @@ import numpy as np
 from sk_stormc.core.schedules import Power
 from sk_stormc.core.unit import InUnit
 from sk_stormc.engine import CompositionalSolver, MethodState, at, guard
+from sk_stormc.utils.parameters import check_number, check_schedule
 from sk_stormc.utils.types import Auto, Schedule, Size
-from sk_stormc.utils.validation import check_number, check_schedule
 
 
 def check_exponents(name, value):

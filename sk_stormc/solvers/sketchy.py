@@ -10,8 +10,8 @@ from sk_stormc.core.metrics import Diagonal, Identity, LowRank
 from sk_stormc.engine import guard
 from sk_stormc.solvers.anchors import exact_jacobian
 from sk_stormc.solvers.automatic import AnchoredState, AutomaticSTORM
+from sk_stormc.utils.parameters import check_int
 from sk_stormc.utils.types import Auto, Schedule, Size
-from sk_stormc.utils.validation import check_int
 
 
 @dataclass

@@ -17,8 +17,7 @@ from sk_stormc.engine import (
     start,
 )
 from sk_stormc.theory import ProblemConstants, storm_parameters
-from sk_stormc.utils.types import Auto, Schedule, Size, Variant
-from sk_stormc.utils.validation import (
+from sk_stormc.utils.parameters import (
     check_batch_size,
     check_choice,
     check_int,
@@ -27,6 +26,7 @@ from sk_stormc.utils.validation import (
     is_word,
     plain,
 )
+from sk_stormc.utils.types import Auto, Schedule, Size, Variant
 
 SYMBOLS = {  # the paper's notation
     "learning_rate": "eta",

@@ -9,7 +9,7 @@ from typing import Any
 
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.streams.source import WINDOW, StreamSource
-from sk_stormc.utils.validation import check_bool, check_int
+from sk_stormc.utils.parameters import check_bool, check_int
 
 # advice that applies to streams too
 STEPS = ("learning_rate", "tracking", "normalization", "precision", "published")

@@ -19,8 +19,8 @@ from sk_stormc.portfolio.moments import Moments, Tilted, tilts
 from sk_stormc.portfolio.risk.variance import free_box, riskless
 from sk_stormc.portfolio.sums import mean_row
 from sk_stormc.utils.blocks import blocks
+from sk_stormc.utils.parameters import check_choice, is_real
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import check_choice, is_real
 
 __all__ = ["Entropic"]
 

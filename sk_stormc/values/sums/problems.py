@@ -11,8 +11,9 @@ from scipy.linalg import lapack
 from sk_stormc.core.advice import Advice, Published
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import FiniteSource
+from sk_stormc.utils.arrays import as_numbers
+from sk_stormc.utils.parameters import check_choice
 from sk_stormc.utils.types import ArrayLike, SparseMatrix
-from sk_stormc.utils.validation import as_numbers, check_choice
 from sk_stormc.values.markov import (
     check_discount,
     check_features,

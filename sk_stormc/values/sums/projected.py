@@ -10,8 +10,8 @@ from sklearn.utils import gen_batches
 
 from sk_stormc.core.advice import Advice
 from sk_stormc.core.source import FiniteSource
+from sk_stormc.utils.arrays import as_numbers
 from sk_stormc.utils.types import ArrayLike, SparseMatrix
-from sk_stormc.utils.validation import as_numbers
 from sk_stormc.values.markov import check_features, dense, minus_scaled, scale_rows
 from sk_stormc.values.sums.least_squares import (
     EIGENVALUE_ROUNDING,
