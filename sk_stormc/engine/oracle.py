@@ -82,6 +82,8 @@ class Oracle:
     exact : deque of tuple
         Pairs (x, F) of points at which u, J and F were evaluated on all components. The
         stopping rule uses them, and empties the deque after each iteration.
+    has_moved : bool
+        Whether the step of this iteration has called `CompositionalSolver.move`.
 
     Notes
     -----
@@ -116,7 +118,7 @@ class Oracle:
         self.n_evaluations = dict.fromkeys(KINDS, 0)
         self.n_guarded = self.n_below = 0
         self._exact = None
-        self.exact_charged = False
+        self.exact_charged = self.has_moved = False
         # the length of u, once it is known, as the shape of the Jacobian is
         self._length, self._jacobian_is_checked = None, False
         self.exact = deque(maxlen=32)  # more points than a line search evaluates

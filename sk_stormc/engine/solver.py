@@ -83,7 +83,7 @@ def advised(problem, name):
     return "auto"
 
 
-def _check_step(solver, s, before, returned):
+def _check_step(solver, oracle, s, before, returned):
     """Raise a TypeError for a step that returns something, counts the iterations, or
     does not assign a point to s.x."""
     t, x = before
@@ -92,7 +92,7 @@ def _check_step(solver, s, before, returned):
         what = f"must assign to the fields of s and return None, got {kind}"
     elif s.t != t:
         what = "must not change s.t: the loop counts the iterations"
-    elif s.x is x and not t and solver._has_moved:  # methods may discard a step
+    elif s.x is x and not t and oracle.has_moved:  # methods may discard a step
         what = "must assign a new array to s.x, the next point: it left that of x_0"
     elif np.shape(s.x) != x.shape:
         what = f"must assign to s.x of shape {x.shape}, got shape {np.shape(s.x)}"
@@ -186,8 +186,6 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
     instead = "solver='storm-c'"
     name: str
     resumable = True  # a run can continue from the state of an earlier one
-
-    _has_moved = False  # whether the step of this iteration called `move`
 
     # defaults for methods without the parameter
     learning_rate: float | Schedule | Auto = "auto"
@@ -301,8 +299,8 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
         """Iterate until the loop has a reason to stop."""
         loop.after_iteration()
         while loop.reason is None:
-            before, self._has_moved = (s.t, s.x), False
-            _check_step(self, s, before, self.step(oracle, s))
+            before, oracle.has_moved = (s.t, s.x), False
+            _check_step(self, oracle, s, before, self.step(oracle, s))
             s.t += 1
             loop.after_iteration()
 
@@ -442,7 +440,7 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
             If the state has no rule, or the problem's penalty has no proximal step in
             the preconditioner.
         """
-        self._has_moved = True
+        oracle.has_moved = True
         problem, rule = oracle.problem, s.rule
         if rule is None:
             raise ValueError(
