@@ -1,10 +1,9 @@
 """Penalties and constraints R(x): their value, their proximal operator, and the
 projection on their domain.
 
-The step of a solver is x~ = prox_{eta R}(x - eta D F), with a diagonal metric D. The
-argument ``step`` is therefore a number, or an array with a number for each coordinate.
-For an array, the operator uses the norm sum_j z_j^2 / step_j.
-"""
+The step of a solver is x~ = prox_{eta R}(x - eta D F), with a diagonal preconditioner
+D. The argument ``step`` is therefore a number, or an array with a number for each
+coordinate. For an array, the operator uses the norm sum_j z_j^2 / step_j."""
 
 from __future__ import annotations
 

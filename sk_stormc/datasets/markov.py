@@ -182,7 +182,8 @@ class MarkovRewardProcess:
         Parameters
         ----------
         **params : dict
-            Parameters of `BellmanProblem`: sample_weight, alpha, sampling, metric.
+            Parameters of `BellmanProblem`: sample_weight, alpha, sampling,
+            preconditioner.
 
         Returns
         -------

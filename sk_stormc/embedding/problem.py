@@ -230,9 +230,9 @@ class SNEProblem(CompositionalProblem):
         """
         other = copy.copy(self)
         other._kept, other._all = self.new_near(), Columns(None)
-        if isinstance(self.metric, GraphLaplacian):
-            other.metric = copy.copy(self.metric)
-            other.metric.near = other._kept
+        if isinstance(self.preconditioner, GraphLaplacian):
+            other.preconditioner = copy.copy(self.preconditioner)
+            other.preconditioner.near = other._kept
         return other
 
     def new_near(self):
@@ -259,7 +259,7 @@ class SNEProblem(CompositionalProblem):
         constant, near, meshed = held is not None, self.n_near, self.meshed
         self.advice = advice(self.kernel, n, d, constant, n_iter, near, meshed, further)
         mu = regularization(self.kernel, held, self.advice.max_iter, total, further)
-        self.metric = GraphLaplacian(
+        self.preconditioner = GraphLaplacian(
             self, mu, CG_ITERATIONS[self.kernel], floor=COMPONENT_FLOOR * total
         )
 

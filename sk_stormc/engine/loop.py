@@ -46,7 +46,7 @@ def run(
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if state is None:
             oracle = Oracle(problem, drawn_seed(random_state))
-            oracle.metric = solver.run_metric(oracle, None)
+            oracle.preconditioner = solver.run_preconditioner(oracle, None)
             x = _start_point(problem, oracle, x0)
             run = RunState(
                 type(solver).__name__,
@@ -62,7 +62,7 @@ def run(
             _check_state(solver, problem, state, x0, random_state)
             oracle, run = Oracle(problem, 0), state.copy()
             oracle.restore(state.oracle)
-            oracle.metric = solver.run_metric(oracle, run.state)
+            oracle.preconditioner = solver.run_preconditioner(oracle, run.state)
         loop = Loop(solver, oracle, run, record_every, on_record, verbose)
         if state is None:
             loop.record()

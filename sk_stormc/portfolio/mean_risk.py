@@ -226,7 +226,7 @@ class MeanRisk:
             risk_measure=self.measure.name,
             sample_weight=self.p,
             penalty=penalty,
-            metric="variance",
+            preconditioner="variance",
             risk_aversion=self.risk_aversion,
         )
 

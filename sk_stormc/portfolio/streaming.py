@@ -165,7 +165,7 @@ def _by_steps(portfolio, returns, weights, task):
         risk_aversion=portfolio.risk_aversion,
         risk_measure=portfolio.risk_measure,
         penalty=task.penalty.proximal(),
-        metric="variance",
+        preconditioner="variance",
     )
     open_stream = partial(
         StreamingProblem, problem=problem, window=WINDOW, weighted=portfolio._weighted

@@ -124,7 +124,7 @@ class LBFGS(CompositionalSolver):
 
     def iterate(self, oracle, s, loop):
         """Run scipy. The loop decides in scipy's callback whether to continue."""
-        self.variables = _Variables(oracle.problem, oracle.metric.root())
+        self.variables = _Variables(oracle.problem, oracle.preconditioner.root())
         loop.after_iteration()
         if loop.reason is not None:
             return

@@ -108,7 +108,7 @@ class SCGD(CompositionalSolver):
         p, q = self.exponents
         # an average of exact values only lags behind x, and for the steps of a
         # Newton-like preconditioner the lag is too large
-        exact = size[0] is None and oracle.metric.mixes
+        exact = size[0] is None and oracle.preconditioner.mixes
         return AverageState(
             x,
             x_old=x,

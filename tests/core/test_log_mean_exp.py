@@ -253,7 +253,7 @@ def test_class_of_the_risk_measure():
 @pytest.mark.parametrize("again", [copy.copy, lambda p: pickle.loads(pickle.dumps(p))])
 def test_copies(again):
     for problem in (
-        portfolio(1e3, weighted=True, metric="variance", penalty=Simplex()),
+        portfolio(1e3, weighted=True, preconditioner="variance", penalty=Simplex()),
         regression(),
     ):
         x = np.full(problem.n_variables, 0.25)

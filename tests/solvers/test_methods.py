@@ -237,7 +237,7 @@ def test_automatic_precision_of_civr(curved):
 
 def test_scgd_does_not_average_exact_values_if_the_metric_is_a_matrix():
     R = make_gaussian_returns(200, 3, mean=0.2, random_state=0)
-    problem = PortfolioProblem(R, metric=np.linalg.inv(np.cov(R.T)))
+    problem = PortfolioProblem(R, preconditioner=np.linalg.inv(np.cov(R.T)))
     oracle, solver = draws_of(problem), SCGD(batch_size=None, learning_rate=0.1)
     s = solver.init_state(oracle, np.zeros(3))
     for s.t in range(3):

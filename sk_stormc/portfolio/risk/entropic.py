@@ -68,7 +68,7 @@ class EntropicPortfolioProblem(LogMeanExpProblem, PortfolioProblem):
         risk_measure: Literal["entropic"] = "entropic",
         sample_weight: ArrayLike | None = None,
         penalty: Any = None,
-        metric: Any = None,
+        preconditioner: Any = None,
     ) -> None:
         check_choice("risk_measure", risk_measure, ("entropic",))
         self._set_up(
@@ -77,7 +77,7 @@ class EntropicPortfolioProblem(LogMeanExpProblem, PortfolioProblem):
             Entropic(risk_aversion),
             sample_weight,
             penalty,
-            metric,
+            preconditioner,
         )
         self.scale = 1 / self.risk_aversion
 
