@@ -85,15 +85,15 @@ EXAMPLES = {
     "PortfolioProblem": {
         "variance": portfolio,
         "semivariance": lambda: portfolio(
-            0.5, risk_measure="semivariance", metric="variance"
+            0.5, risk_measure="semivariance", preconditioner="variance"
         ),
         "weighted": lambda: portfolio(sample_weight=1.0 + np.arange(1100)),
         "l1": lambda: portfolio(penalty=L1(0.05)),
         "box": lambda: portfolio(penalty=Box(0, 0.4)),
         "budget": lambda: portfolio(penalty=Box(0, 0.4, budget=1.0)),
         "float32": lambda: portfolio(dtype=np.float32),
-        "matrix metric and penalty": lambda: portfolio(
-            metric=np.eye(4), penalty=L1(0.05)
+        "matrix preconditioner and penalty": lambda: portfolio(
+            preconditioner=np.eye(4), penalty=L1(0.05)
         ),
         "few periods": lambda: PortfolioProblem(RETURNS[:50]),
     },
@@ -115,12 +115,12 @@ EXAMPLES = {
     "BellmanProblem": {
         "successor": policy,
         "column": lambda: policy(sampling="column"),
-        "plain": lambda: policy(metric=None),
+        "plain": lambda: policy(preconditioner=None),
         "weighted": lambda: policy(sample_weight=1.0 + np.arange(50)),
     },
     "ProjectedBellmanProblem": {
-        "full metric": transitions,
-        "plain": lambda: transitions(metric=None, alpha=0.01),
+        "full preconditioner": transitions,
+        "plain": lambda: transitions(preconditioner=None, alpha=0.01),
     },
     "FiniteSumComposition": {
         "jacobian": lambda: composed("jacobian"),
@@ -136,7 +136,11 @@ EXAMPLES = {
     },
     "DifferentiableLogMeanExp": {"robust": exponents},
 }
-MAY_BE_REFUSED = {"budget", "simplex", "matrix metric and penalty"}  # by some solver
+MAY_BE_REFUSED = {
+    "budget",
+    "simplex",
+    "matrix preconditioner and penalty",
+}  # by some solver
 # these also refuse operator Jacobians, and problems that limit the steps
 PLAIN_STEPS = {"sketchy-storm"}
 EXCLUDED = {  # class: reason; may name a class that is still to come

@@ -354,9 +354,11 @@ def test_the_kind_of_jacobian():
 
 @pytest.mark.slow
 def test_penalty_metric_and_floor():
-    problem = problem_of(penalty=L1(0.02), metric=[1.0, 2.0, 1.0], inner_floor=0.0)
+    problem = problem_of(
+        penalty=L1(0.02), preconditioner=[1.0, 2.0, 1.0], inner_floor=0.0
+    )
     by_hand = composition(
-        A, b, penalty=L1(0.02), metric=[1.0, 2.0, 1.0], inner_floor=0.0
+        A, b, penalty=L1(0.02), preconditioner=[1.0, 2.0, 1.0], inner_floor=0.0
     )
     results = [
         minimize(each, "scgd", random_state=0, max_iter=20, tol=0)
@@ -419,7 +421,10 @@ REFUSED = [
         {"inner_data": None, "outer_data": None, "sample_weight": [1.0]},
         "sample_weight must be None",
     ),
-    ({"metric": [1.0, 2.0]}, "metric must be a vector or matrix of 3 variables"),
+    (
+        {"preconditioner": [1.0, 2.0]},
+        "preconditioner must be a vector or matrix of 3 variables",
+    ),
     (
         {"inner": branches},
         r"inner must be written with jax.numpy, .* in line \d+ of test_autodiff.py: "

@@ -1,4 +1,4 @@
-"""Runs: heavy-ball momentum, metrics, budgets, interrupts, and the output of
+"""Runs: heavy-ball momentum, preconditioners, budgets, interrupts, and the output of
 verbose."""
 
 import os
@@ -13,8 +13,8 @@ from helpers import SEED, draws_of
 
 from sk_stormc import SCGD, CompositionalPortfolio, SARAHCompositional, minimize
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.metrics import Diagonal
 from sk_stormc.penalties import Box, Simplex
+from sk_stormc.preconditioners import Diagonal
 from sk_stormc.problems import Advice, PortfolioProblem
 
 D = 5
@@ -47,17 +47,22 @@ def gradient(rows, x, u, G):
     return ((2 * d - 1) @ rows - 2 * d.sum() * G) / len(rows)
 
 
-@pytest.mark.parametrize("metric", [None, np.linspace(0.5, 2, D)])
+@pytest.mark.parametrize("preconditioner", [None, np.linspace(0.5, 2, D)])
 @pytest.mark.parametrize("normalization", [None, "global"])
-def test_momentum_is_a_heavy_ball_average_of_directions(returns, metric, normalization):
+def test_momentum_is_a_heavy_ball_average_of_directions(
+    returns, preconditioner, normalization
+):
     """m <- b m + (1 - b) gamma M F from m = 0, with gamma of step 6, which shortens
     each direction."""
     b, eta, eps, beta, T = 0.8, 0.05, 0.02, 0.7, 12
-    problem = with_momentum(returns, b, metric=metric)
+    problem = with_momentum(returns, b, preconditioner=preconditioner)
     problem.advice = replace(problem.advice, normalization=normalization, precision=eps)
     solver = SCGD(learning_rate=eta, beta=beta, batch_size=5, max_iter=T, tol=0)
     result = minimize(problem, solver, np.ones(D), random_state=SEED)
-    oracle, weight = draws_of(problem), np.ones(D) if metric is None else metric
+    oracle, weight = (
+        draws_of(problem),
+        np.ones(D) if preconditioner is None else preconditioner,
+    )
     x, y, m = np.ones(D), None, 0.0
     for _ in range(T):
         m_g, m_dg, (rows, _) = (
@@ -83,11 +88,11 @@ def test_momentum_keeps_the_constraints(returns, penalty):
         np.testing.assert_allclose(penalty.project(x), x, atol=1e-15)
 
 
-# metrics
+# preconditioners
 
 
 class Wandering(Diagonal):
-    """diag(1 / (1 + x^2 + t / 100)): another metric at every x and t."""
+    """diag(1 / (1 + x^2 + t / 100)): another preconditioner at every x and t."""
 
     stays = False
 
@@ -103,7 +108,7 @@ class Wandering(Diagonal):
 def test_scgd_steps_in_a_metric_that_changes(returns):
     eta, beta, T = 0.05, 0.7, 12
     problem = PortfolioProblem(returns)
-    problem.metric = Wandering()
+    problem.preconditioner = Wandering()
     result = minimize(
         problem,
         SCGD(learning_rate=eta, beta=beta, batch_size=5, max_iter=T, tol=0),
@@ -121,7 +126,7 @@ def test_scgd_steps_in_a_metric_that_changes(returns):
         x, F_0 = x - eta * F / (1 + x**2 + t / 100), F / np.sqrt(1 + x**2 + t / 100)
     np.testing.assert_allclose(result.x, x, rtol=1e-12)
     assert result.state.state.residual == pytest.approx(np.linalg.norm(F_0))
-    assert set(problem.metric.asked) == set(range(T))
+    assert set(problem.preconditioner.asked) == set(range(T))
 
 
 # interrupts

@@ -12,7 +12,7 @@ import pytest
 from helpers import composition, regression, slow_but
 
 from sk_stormc import SCGD, STORMCompositional, minimize
-from sk_stormc.core.metrics import as_metric
+from sk_stormc.core.preconditioners import as_preconditioner
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine import (
     ALL,
@@ -59,13 +59,15 @@ def quiet():
 
 
 def exact_length(problem, solver, state, x):
-    """|x~ - x| / eta at x by the gradient on all data, in the problem's metric."""
+    """|x~ - x| / eta at x by the gradient on all data, in the problem's preconditioner."""
     if solver == "lbfgs":
         return np.linalg.norm(problem.gradient(x))
-    metric = as_metric(problem.metric, problem.n_variables).at(x, state.t)
+    preconditioner = as_preconditioner(problem.preconditioner, problem.n_variables).at(
+        x, state.t
+    )
     eta = state.rule.learning_rate
     eta = eta(state.t) if callable(eta) else eta
-    return step_direction(problem, metric, x, problem.gradient(x), eta).length
+    return step_direction(problem, preconditioner, x, problem.gradient(x), eta).length
 
 
 @pytest.mark.parametrize("name", METHODS)

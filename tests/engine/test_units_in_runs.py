@@ -51,7 +51,7 @@ def test_units_of_the_returns_do_not_matter(returns, name, power):
                 3 / factor,
                 risk_measure="entropic",
                 penalty=Simplex(),
-                metric="variance",
+                preconditioner="variance",
             ),
             name,
             **settings,

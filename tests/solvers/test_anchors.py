@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.gallery_problems import GALLERY, rank_digits
 from sk_stormc import AutomaticSTORM, minimize
-from sk_stormc.core.metrics import as_metric
+from sk_stormc.core.preconditioners import as_preconditioner
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine import ALL, Estimate, Oracle, start
 from sk_stormc.engine.steps import Direction, step_direction
@@ -61,7 +61,7 @@ def test_batches_grow_where_few_components_dominate():
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: portfolio(metric="variance"), lambda: rank_digits()]
+    "make", [lambda: portfolio(preconditioner="variance"), lambda: rank_digits()]
 )
 def test_a_stretch_costs_a_quarter_of_an_anchor(make):
     problem = make()
@@ -130,7 +130,7 @@ def test_phi_decides_on_an_anchor_and_within_its_rounding_the_gradient(
 
 
 def test_failures_halve_the_learning_rate_and_enlarge_batches_in_turn():
-    problem = portfolio(metric="variance")
+    problem = portfolio(preconditioner="variance")
     oracle, solver, s = begin(problem)
     rate, size, best = s.rule.learning_rate, s.batch_size[2], s.anchors[-1]
     found = []
@@ -183,25 +183,25 @@ def test_the_best_anchor_is_returned_unless_the_last_iterate_is_better():
 
 
 def anchors_at(problem, xs, exact_jacobian=True):
-    oracle, metric, anchors = (
+    oracle, preconditioner, anchors = (
         Oracle(problem, 0),
-        as_metric(problem.metric, problem.n_variables),
+        as_preconditioner(problem.preconditioner, problem.n_variables),
         [],
     )
     for x in xs:
         estimate = start(oracle, x, (None, 0 if exact_jacobian else None, None))
-        direction = step_direction(problem, metric, x, estimate.F, 0.05)
+        direction = step_direction(problem, preconditioner, x, estimate.F, 0.05)
         anchors.append(Anchor(estimate, direction, oracle.value(x, estimate.u)))
     return anchors
 
 
 @pytest.mark.parametrize("exact_jacobian", [True, False])
-@pytest.mark.parametrize("metric", [None, np.eye(5) + 0.1])
+@pytest.mark.parametrize("preconditioner", [None, np.eye(5) + 0.1])
 @pytest.mark.parametrize("unit", [1e-3, 1e3])
-def test_a_combination_minimises_a_quadratic(unit, metric, exact_jacobian):
+def test_a_combination_minimises_a_quadratic(unit, preconditioner, exact_jacobian):
     """d + 1 anchors determine the gradient of a quadratic in d variables."""
     returns = unit * np.random.default_rng(0).normal(0.3, 1.0, size=(300, 5))
-    problem = PortfolioProblem(returns, metric=metric)
+    problem = PortfolioProblem(returns, preconditioner=preconditioner)
     best = np.linalg.solve(2 * np.cov(returns.T, bias=True), returns.mean(0))
     xs = np.random.default_rng(2).normal(size=(6, 5)) * np.abs(best).max()
     anchors = anchors_at(problem, xs, exact_jacobian)

@@ -496,13 +496,15 @@ def test_solvers_by_name_and_instance():
 
 
 def test_metric(returns):
-    """Steps in the metric D are steps of the scaled problem: x = D^(1/2) z."""
+    """Steps in the preconditioner D are steps of the scaled problem: x = D^(1/2) z."""
     D = np.linspace(0.5, 2, 6)
     settings = {"learning_rate": 0.1, "max_iter": 30, "tol": 0, "random_state": 0}
     plain = minimize(PortfolioProblem(returns * np.sqrt(D)), "sarah-c", **settings)
-    vector = minimize(PortfolioProblem(returns, metric=D), "sarah-c", **settings)
+    vector = minimize(
+        PortfolioProblem(returns, preconditioner=D), "sarah-c", **settings
+    )
     matrix = minimize(
-        PortfolioProblem(returns, metric=np.diag(D)), "sarah-c", **settings
+        PortfolioProblem(returns, preconditioner=np.diag(D)), "sarah-c", **settings
     )
     np.testing.assert_allclose(np.sqrt(D) * plain.x, vector.x, rtol=1e-10)
     np.testing.assert_allclose(vector.x, matrix.x, rtol=1e-12)
