@@ -140,5 +140,7 @@ def test_metric_is_the_inverse_variance(weighted, dtype):
     ).preconditioner
     np.testing.assert_array_equal(nothing, np.ones(2))
     own = np.arange(1.0, 6.0)
-    np.testing.assert_array_equal(PortfolioProblem(R, metric=own).metric, own)
-    assert PortfolioProblem(R).metric is None
+    np.testing.assert_array_equal(
+        PortfolioProblem(R, preconditioner=own).preconditioner, own
+    )
+    assert PortfolioProblem(R).preconditioner is None
