@@ -8,7 +8,7 @@ import numpy as np
 
 from sk_stormc.cli.data_files import SEPARATORS, TABLES, Reading, existing
 from sk_stormc.cli.table_files import numbers, read_table
-from sk_stormc.utils.validation import short
+from sk_stormc.utils.parameters import short
 
 # the options that name a column, and its usual names in lower case, the best first
 ROLES = {

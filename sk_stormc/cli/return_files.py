@@ -42,7 +42,7 @@ from sk_stormc.cli.table_files import (
 from sk_stormc.datasets.french import MISSING_CODES
 from sk_stormc.datasets.prices import returns_from_prices
 from sk_stormc.utils.frames import direction_of
-from sk_stormc.utils.validation import short
+from sk_stormc.utils.parameters import short
 
 UNITS = {"fractions": 1.0, "percent": 1e2, "basis-points": 1e4}
 # by the assets' median deviation

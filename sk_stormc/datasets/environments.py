@@ -17,7 +17,7 @@ from sk_stormc.datasets.acting import (
     step,
 )
 from sk_stormc.datasets.spaces import Columns, log_of
-from sk_stormc.utils.validation import check_bool, check_int, short
+from sk_stormc.utils.parameters import check_bool, check_int, short
 
 # Gymnasium's modes of automatic resets
 NEXT_STEP = "NextStep"

@@ -10,8 +10,8 @@ from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
 from sk_stormc.datasets.acting import action_probabilities, discrete_sizes, environment
+from sk_stormc.utils.parameters import check_choice, check_int, seeded, short
 from sk_stormc.utils.types import ArrayLike, FloatArray, RandomState, SparseMatrix
-from sk_stormc.utils.validation import check_choice, check_int, seeded, short
 from sk_stormc.values.markov import dense, refuse_rows, summed_entries
 from sk_stormc.values.sums.problems import BellmanProblem
 
@@ -182,7 +182,8 @@ class MarkovRewardProcess:
         Parameters
         ----------
         **params : dict
-            Parameters of `BellmanProblem`: sample_weight, alpha, sampling, metric.
+            Parameters of `BellmanProblem`: sample_weight, alpha, sampling,
+            preconditioner.
 
         Returns
         -------

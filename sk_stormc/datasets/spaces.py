@@ -6,7 +6,8 @@ from collections.abc import Mapping
 import numpy as np
 from sklearn.utils import Bunch
 
-from sk_stormc.utils.validation import as_numbers, short
+from sk_stormc.utils.arrays import as_numbers
+from sk_stormc.utils.parameters import short
 
 
 class Columns:

@@ -27,6 +27,7 @@ from sk_stormc.portfolio.returns import Returns
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.portfolio.rounds.fit import score_in_blocks
 from sk_stormc.portfolio.streaming import streams_returns, update_weights
+from sk_stormc.utils.parameters import check_bool, check_choice, check_number
 from sk_stormc.utils.types import (
     ArrayLike,
     FloatArray,
@@ -34,7 +35,6 @@ from sk_stormc.utils.types import (
     RiskMeasure,
     SolverName,
 )
-from sk_stormc.utils.validation import check_bool, check_choice, check_number
 
 if TYPE_CHECKING:
     import pandas as pd

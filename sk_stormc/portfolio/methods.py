@@ -33,7 +33,7 @@ from sk_stormc.portfolio.exact.ratio import Ratio
 from sk_stormc.portfolio.mean_risk import MeanRisk
 from sk_stormc.portfolio.risk.semideviation import Semideviation
 from sk_stormc.portfolio.rounds.fit import Rounds, refuse_ordered
-from sk_stormc.utils.validation import is_word
+from sk_stormc.utils.parameters import is_word
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["ExactMethod", "Iterative", "method_of", "takes_rounds"]

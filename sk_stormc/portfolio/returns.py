@@ -17,6 +17,7 @@ from sk_stormc.portfolio.labels import (
     rows_of_benchmark,
 )
 from sk_stormc.portfolio.rounds.rows import Rows, returns_lazily
+from sk_stormc.utils.arrays import as_numbers
 from sk_stormc.utils.blocks import (
     MappedRows,
     blocks,
@@ -35,14 +36,8 @@ from sk_stormc.utils.frames import (
     is_series,
     is_table,
 )
-from sk_stormc.utils.validation import (
-    as_numbers,
-    check_finite,
-    check_numeric,
-    naming,
-    row_weights,
-    short,
-)
+from sk_stormc.utils.parameters import naming, short
+from sk_stormc.utils.rows import check_finite, check_numeric, row_weights
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["Returns", "column_of", "looks_like_prices"]

@@ -144,8 +144,8 @@ def test_differences_are_as_accurate_as_their_order_and_count_as_one_jacobian():
         ),
         ({"x0": [0, np.nan, 0]}, "x0 must be finite, got nan at 1"),
         (
-            {"metric": np.ones(2)},
-            r"metric must be a vector or matrix of 3 variables, got shape \(2,\)",
+            {"preconditioner": np.ones(2)},
+            r"preconditioner must be a vector or matrix of 3 variables, got shape \(2,\)",
         ),
         (
             {"inner": lambda x, j: np.tanh(A[j] @ x)},

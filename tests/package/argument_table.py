@@ -18,9 +18,9 @@ from sk_stormc import (
     checks,
     compare,
     datasets,
-    metrics,
     penalties,
     plotting,
+    preconditioners,
     preprocessing,
     problems,
     schedules,
@@ -35,7 +35,7 @@ MODULES = [
     checks,
     compare,
     datasets,
-    metrics,
+    preconditioners,
     penalties,
     plotting,
     preprocessing,
@@ -49,7 +49,7 @@ WITHOUT_CASE = {
         "a base class",
     ),
     **dict.fromkeys(
-        ("Metric", "Published", "StopReason", "SOLVERS"),
+        ("Preconditioner", "Published", "StopReason", "SOLVERS"),
         "has no arguments that could be wrong",
     ),
     **dict.fromkeys(
@@ -614,7 +614,7 @@ PROBLEMS = {
             "features": "None",
             "next_features": "None",
             "sample_weight": "None",
-            "metric": "None",
+            "preconditioner": "None",
         },
         {"features": "next_features|features"},  # None is one for each state
     ),
@@ -627,7 +627,7 @@ PROBLEMS = {
             "gamma": 0.5,
             "sample_weight": np.ones(15),
         },
-        {"alpha": "bool", "sample_weight": "None", "metric": "None"},
+        {"alpha": "bool", "sample_weight": "None", "preconditioner": "None"},
         {"rewards": "rewards|features"},  # of other lengths
     ),
     "SNEProblem": Case(run_problem(problems.SNEProblem), {"affinities": AFFINITIES}),
@@ -688,7 +688,7 @@ PROBLEMS = {
         {"problem": portfolio_problem(), "x": np.ones(3), "n_draws": 30},
         {"x": "None"} | ANY_SEED,
     ),
-    # penalties, metrics, schedules
+    # penalties, preconditioners, schedules
     "L1": Case(penalties.L1, {"alpha": 0.1}, {"alpha": "dict"}),
     "Box": Case(
         penalties.Box,
@@ -707,19 +707,27 @@ PROBLEMS = {
         {"penalty": "None", "name": "all"},
     ),
     "Diagonal": Case(
-        lambda values: metrics.as_metric(metrics.Diagonal(values), 3),
+        lambda values: preconditioners.as_preconditioner(
+            preconditioners.Diagonal(values), 3
+        ),
         {"values": np.ones(3)},
     ),
     "Matrix": Case(
-        lambda values: metrics.as_metric(metrics.Matrix(values), 3),
+        lambda values: preconditioners.as_preconditioner(
+            preconditioners.Matrix(values), 3
+        ),
         {"values": np.eye(3)},
     ),
     "LowRank": Case(
-        lambda **arguments: metrics.as_metric(metrics.LowRank(**arguments), 3),
+        lambda **arguments: preconditioners.as_preconditioner(
+            preconditioners.LowRank(**arguments), 3
+        ),
         {"scale": np.ones(3), "W": np.full((3, 1), 0.1)},
     ),
-    "as_metric": Case(
-        metrics.as_metric, {"metric": np.ones(3), "n_variables": 3}, {"metric": "None"}
+    "as_preconditioner": Case(
+        preconditioners.as_preconditioner,
+        {"preconditioner": np.ones(3), "n_variables": 3},
+        {"preconditioner": "None"},
     ),
     "Geometric": Case(
         schedules.Geometric,

@@ -45,6 +45,8 @@ INVALID = {
     "class": int,
 }
 SLOW = (
+    "DifferentiableComposition",
+    "DifferentiableLogMeanExp",
     "EmbeddingDisplay.from_estimator",
     "FrontierDisplay.from_estimator",
     "SNEEmbedding.fit",
@@ -431,12 +433,12 @@ def test_problems_that_a_solver_cannot_take():
         refused(lambda s=solver, p=short: minimize(p, s), "low", "(5,)", "(2,)")
         unreachable = PortfolioProblem(RETURNS, penalty=Box(0, 0.1, budget=1))
         refused(lambda s=solver, p=unreachable: minimize(p, s), "budget")
-        if solver != "storm-c-paper":  # which ignores a metric
-            dense = PortfolioProblem(RETURNS, penalty=L1(0.1), metric=np.eye(5))
+        if solver != "storm-c-paper":  # which ignores a preconditioner
+            dense = PortfolioProblem(RETURNS, penalty=L1(0.1), preconditioner=np.eye(5))
             refused(
                 lambda s=solver, p=dense: minimize(p, s),
                 "penalty",
-                "metric",
+                "preconditioner",
                 "diagonal",
             )
     refused(lambda: minimize(RETURNS), "problem", "ndarray", "PortfolioProblem")

@@ -8,7 +8,6 @@ from scipy.optimize import minimize as scipy_minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import minimize
-from sk_stormc.checks import check_solver
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import (
@@ -147,13 +146,13 @@ def test_minima_of_robust_losses(temperature):
     at_the_minimum(*robust(temperature))
 
 
-SLOW = [
-    pytest.param(make, marks=pytest.mark.slow)
-    for make in (group_dro, average_precision, meta_learning, area_under_curve)
-]
+BY_JAX = (
+    semideviation, group_dro, average_precision, meta_learning, area_under_curve
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("make", [semideviation, *SLOW], ids=lambda make: make.__name__)
+@pytest.mark.slow
+@pytest.mark.parametrize("make", BY_JAX, ids=lambda make: make.__name__)
 def test_minima_of_objectives_by_jax(make):
     at_the_minimum(*make(pytest.importorskip("jax.numpy", reason="needs JAX")))
 
@@ -257,10 +256,6 @@ def test_an_objective_with_kinks_ends_or_warns_and_is_not_worse():
         and result.fun - medians < 1e-3
         and not result.success
     )
-
-
-def test_the_contract():
-    check_solver(CorrectedSample(sample_size=200))
 
 
 def test_a_problem_without_values_on_a_sample_uses_all_of_f():

@@ -114,7 +114,9 @@ def test_ctrl_c_in_partial_fit_leaves_the_state_before_the_chunk(kind, size, twi
 
 
 def stream_of(batches):
-    return StreamingProblem(batches, partial(PortfolioProblem, metric="variance"))
+    return StreamingProblem(
+        batches, partial(PortfolioProblem, preconditioner="variance")
+    )
 
 
 def chunks(size=100):
@@ -149,7 +151,7 @@ def test_ctrl_c_within_the_iterator(k):
 def test_ctrl_c_at_any_time_in_minimize(twice):
     make = partial(
         PortfolioProblem,
-        metric="variance",
+        preconditioner="variance",
         risk_measure="entropic" if twice else "variance",
     )
     whole = minimize(StreamingProblem(chunks(), make), random_state=0)

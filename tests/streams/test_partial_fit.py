@@ -114,7 +114,7 @@ def test_the_caller_may_reuse_arrays():
             yield buffer
 
     stream = StreamingProblem(
-        batches(np.empty((30, 4))), partial(PortfolioProblem, metric="variance")
+        batches(np.empty((30, 4))), partial(PortfolioProblem, preconditioner="variance")
     )
     assert result_bits(minimize(stream, random_state=0)) == result_bits(
         minimize(stream_of(RETURNS), random_state=0)

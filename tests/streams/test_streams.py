@@ -37,9 +37,12 @@ def test_a_run_is_continued_from_its_state(solver):
     whole = minimize(stream_of(RETURNS), solver, random_state=0)
     for first in (40, 300, 900):
         stream, result = stream_of(RETURNS[:first], 50), None
-        metric = stream_of(RETURNS).metric
+        preconditioner = stream_of(RETURNS).preconditioner
         # it is computed from a window, of which these rows are a part
-        stream.metric, stream.source.first.metric = metric, metric
+        stream.preconditioner, stream.source.first.preconditioner = (
+            preconditioner,
+            preconditioner,
+        )
         for chunk in [None, *chunks(RETURNS[first:], 170)]:
             if chunk is not None:
                 stream.feed(chunk)
@@ -92,7 +95,8 @@ class Watched(StreamingProblem):
 
 def watched(**kwargs):
     return Watched(
-        chunks(RETURNS, 113), partial(PortfolioProblem, metric="variance", **kwargs)
+        chunks(RETURNS, 113),
+        partial(PortfolioProblem, preconditioner="variance", **kwargs),
     )
 
 
@@ -274,7 +278,9 @@ def test_batches_of_no_rows_and_other_forms():
         [RETURNS[:1000].tolist(), pd.DataFrame(RETURNS[1000:])],
         [(RETURNS[:3],), RETURNS[3:]],
     ):
-        stream = StreamingProblem(batches, partial(PortfolioProblem, metric="variance"))
+        stream = StreamingProblem(
+            batches, partial(PortfolioProblem, preconditioner="variance")
+        )
         assert minimize(stream, random_state=0).x.tobytes() == expected
 
 
@@ -327,7 +333,7 @@ def test_weighted_streams_end_near_the_minimum_of_the_repeated_rows(risk):
     )
     problem = partial(
         PortfolioProblem,
-        metric="variance",
+        preconditioner="variance",
         penalty=Box(0, 1, budget=1.0),
         risk_measure=risk,
     )
@@ -350,7 +356,7 @@ def test_equal_weights_are_no_weights(risk):
     X = make_gaussian_returns(1500, 3, mean=0.3, random_state=0)
     problem = partial(
         PortfolioProblem,
-        metric="variance",
+        preconditioner="variance",
         penalty=Box(0, 1, budget=1.0),
         risk_measure=risk,
     )

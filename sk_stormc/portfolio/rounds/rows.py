@@ -6,6 +6,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from sk_stormc.utils.arrays import all_finite
 from sk_stormc.utils.blocks import (
     as_array,
     blocks_of,
@@ -14,11 +15,7 @@ from sk_stormc.utils.blocks import (
     map_lazily,
 )
 from sk_stormc.utils.frames import columns_of, row_labels
-from sk_stormc.utils.validation import (
-    all_finite,
-    check_not_negative,
-    check_weights,
-)
+from sk_stormc.utils.rows import check_not_negative, check_weights
 
 __all__ = ["Rows", "returns_lazily", "uniform"]
 
