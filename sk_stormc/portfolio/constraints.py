@@ -305,6 +305,8 @@ def check_size(portfolio, feasible):
         best = "all multiples of a portfolio have the same ratio"
     elif least:
         asked, best = "risk_aversion=inf", "the best portfolio is the empty portfolio"
+        if not MEASURES[portfolio.risk_measure].nonnegative:
+            best += ", or a large one whose risk is negative"
     else:
         asked = f"risk_measure={portfolio.risk_measure!r}"
         best = (

@@ -68,7 +68,7 @@ def takes_rounds(solver, measure, table, limits):
         refuse_ordered(measure)
         return True
     large = n * d > MAX_RETURNS or n * d**2 > MAX_PRODUCTS
-    return exact and (
+    return (exact and not measure.ordered) and (
         type(table.values) is not np.ndarray
         or large
         or (measure.rounds == "rows" and n >= MANY_PERIODS)
