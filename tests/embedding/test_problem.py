@@ -246,7 +246,7 @@ def test_a_metric_of_ones_own_replaces_the_preconditioner(metric):
     problem = SNEProblem(P, kernel="student-t", dtype=np.float64)
     x0 = problem.initial_point(np.random.default_rng(0))
     solver, steps = STORMCompositional(learning_rate=1e-3, max_iter=1, tol=0), []
-    for problem.metric in (None, metric):
+    for problem.preconditioner in (None, metric):
         steps.append(minimize(problem, solver, x0=x0, random_state=0).x - x0)
     assert steps[0].any()
     np.testing.assert_allclose(steps[1], 0.5 * steps[0], rtol=1e-4)
@@ -272,8 +272,8 @@ EVALUATIONS = {
     "objective": lambda problem, x: problem.objective(x),
     "gradient": lambda problem, x: problem.gradient(x),
     "divergence": lambda problem, x: problem.divergence(x),
-    "metric": lambda problem, x: problem.metric.at(x, 3).apply(np.ones_like(x)),
-    "size": lambda problem, x: problem.metric.at(x, 3).size(x),
+    "metric": lambda problem, x: problem.preconditioner.at(x, 3).apply(np.ones_like(x)),
+    "size": lambda problem, x: problem.preconditioner.at(x, 3).size(x),
     "reported": lambda problem, x: problem.reported(x),
     "expected": lambda problem, x: problem.outer(
         x, problem.inner(x, problem.inner_batch(None))
@@ -305,10 +305,10 @@ def test_batches_and_jacobians_of_a_point_that_is_changed_in_place(
         other = make_problem(n, d, kernel, jacobian=jacobian)
         start, v = x.copy(), 1 / problem.inner(x, batch)
         J = problem.jacobian(x, batch)
-        metric = problem.metric.at(x, 0)
+        metric = problem.preconditioner.at(x, 0)
         step = metric.apply(start)
         x *= 3
-        problem.metric.at(x, 0).apply(x)
+        problem.preconditioner.at(x, 0).apply(x)
         np.testing.assert_array_equal(metric.apply(start), step)
         np.testing.assert_array_equal(
             problem.inner(x, batch), other.inner(x.copy(), other.inner_batch(draws))

@@ -469,7 +469,7 @@ def test_solvers_by_name_and_instance():
     assert get_solver(instance).learning_rate == 0.5
 
 
-def test_metric(returns):
+def test_preconditioner(returns):
     """Steps in the preconditioner D are steps of the scaled problem: x = D^(1/2) z."""
     D = np.linspace(0.5, 2, 6)
     settings = {"learning_rate": 0.1, "max_iter": 30, "tol": 0, "random_state": 0}
