@@ -180,6 +180,15 @@ def test_epochs_are_judged_at_their_checkpoints():
 # the value at x_0
 
 
+def test_the_residual_is_relative_to_that_at_the_start():
+    problem = PROBLEMS["variance"]
+    result = minimize(problem, "lbfgs", max_iter=2, tol=1e-9)
+    first, last = (
+        np.linalg.norm(problem.gradient(x)) for x in (np.zeros(10), result.x)
+    )
+    assert result.residual == pytest.approx(last / first)
+
+
 def test_first_residual_of_an_earlier_run():
     problem = PROBLEMS["variance"]
     cold = minimize(problem, random_state=0)
