@@ -48,7 +48,9 @@ SLOW = (
     "DifferentiableComposition",
     "DifferentiableLogMeanExp",
     "EmbeddingDisplay.from_estimator",
+    "FrontierDisplay",
     "FrontierDisplay.from_estimator",
+    "TearsheetDisplay",
     "SNEEmbedding.fit",
     "check_solver",
 )
