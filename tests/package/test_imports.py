@@ -2,6 +2,7 @@
 for what it declares."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,7 @@ WITHOUT_HASATTR = (
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
+@cache
 def parsed(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 

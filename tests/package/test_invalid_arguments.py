@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from argument_table import CASES, MODULES, WITHOUT_CASE
+from argument_table import ALLOWED, CASES, MODULES, WITHOUT_CASE
 from helpers import slow_but
 from scipy.sparse import csr_array
 
@@ -90,12 +90,14 @@ def test_errors_name_the_argument(name, tmp_path, monkeypatch):
     case, mistakes = CASES[name], []
     with contextlib.suppress(*case.fails):
         case.call(**case.given)
+    parameters = inspect.signature(public(name.partition(",")[0])).parameters
     for argument, value in valid_arguments(name, case).items():
-        allowed = case.allowed.get(argument, "").split(",")
-        allowed += ["fraction"] * isinstance(value, float) + ["bool"] * isinstance(
-            value, bool
-        )
-        allowed += ["None"] * (value is None)
+        allowed = [*case.allowed.get(argument, "").split(",")]
+        allowed += ALLOWED.get(argument, "").split(",")
+        allowed += ["fraction"] * isinstance(value, float)
+        allowed += ["bool"] * isinstance(value, bool)
+        default = getattr(parameters.get(argument), "default", "")
+        allowed += ["None"] * (value is None or default is None)
         if "all" in allowed or (
             argument == "y" and value is None
         ):  # an argument that scikit-learn's interface has
