@@ -266,10 +266,3 @@ def test_more_than_five_hundred_assets(objective):
         portfolio.stop_reason_ == "converged"
         and portfolio.weights_.sum() == pytest.approx(1)
     )
-
-
-def test_what_newton_cannot_take():
-    with pytest.raises(ValueError, match="solver must be one of .*newton"):
-        CompositionalPortfolio("newtown").fit(make_returns())
-    with pytest.raises(ValueError, match="at most 4096 assets .* shape \\(3, 4097\\)"):
-        fit(np.random.default_rng(0).normal(size=(3, 4097)), solver="newton")

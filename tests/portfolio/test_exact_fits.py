@@ -157,21 +157,6 @@ def test_verbose_prints_a_line_an_iteration(capsys):
     assert len(capsys.readouterr().out.splitlines()) == portfolio.n_iter_ + 2
 
 
-@pytest.mark.parametrize(
-    ("solver", "params", "needs"),
-    [
-        ("storm-c", {"objective": "ratio"}, "objective='ratio'"),
-        ("storm-c", {"max_turnover": 2.0}, "max_turnover"),
-        ("lbfgs", {"max_risk": 0.1}, "max_risk"),
-    ],
-)
-def test_what_needs_the_second_order_method_is_refused_by_others(solver, params, needs):
-    with pytest.raises(
-        ValueError, match=f"{solver}.*{needs}.*solver='auto' or 'newton'"
-    ):
-        long_only(solver, **params).fit(R)
-
-
 def test_a_portfolio_without_a_constraint_warns_once():
     """In all of a process, also within a search."""
     warn_of_no_constraint.cache_clear()

@@ -47,6 +47,24 @@ def same(one, other):
     )
 
 
+def refused(words, X=None, **params):
+    """A fit, of `frame` unless X is given, ends with an error that has these words."""
+    with pytest.raises(ValueError, match=words):
+        fit(frame() if X is None else X, **params)
+
+
+def stream(*chunks, **params):
+    """A portfolio after some chunks, without the warnings of a window that is not full,
+    and of chunks without names."""
+    params = {"constraint": "long_only", "random_state": 0} | params
+    portfolio = CompositionalPortfolio(**params)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for chunk in chunks:
+            portfolio.partial_fit(chunk)
+    return portfolio
+
+
 # frames
 
 STRANGE = {
@@ -60,34 +78,29 @@ STRANGE = {
 
 @pytest.mark.parametrize("kind", STRANGE)
 def test_a_column_that_is_no_number_is_named(kind):
+    plain = frame(pd.RangeIndex(120))
+    table = plain.assign(when=STRANGE[kind])
     if kind.startswith("polars"):
         plain = pl.DataFrame(returns(), schema=NAMES)
         table = plain.with_columns(STRANGE[kind])
-    else:
-        plain = frame(pd.RangeIndex(120))
-        table = plain.assign(when=STRANGE[kind])
-    estimator, fitted = CompositionalPortfolio(constraint="long_only"), fit(plain)
-    for method in (estimator.fit, estimator.partial_fit, fitted.predict, fitted.score):
+    fitted, new = fit(plain), CompositionalPortfolio(constraint="long_only")
+    for method in (new.fit, new.partial_fit, fitted.predict, fitted.score):
         with pytest.raises(ValueError, match="all numbers, but column 'when' holds"):
             method(table)
-    assert not hasattr(estimator, "weights_")
+    assert not hasattr(new, "weights_")
 
 
-@pytest.mark.parametrize("dtype", ["Float64", "float64[pyarrow]", object, "float32"])
-def test_frames_of_numbers_of_any_kind(dtype):
-    np.testing.assert_allclose(
-        fit(frame().astype(dtype)).weights_, fit(frame()).weights_, rtol=1e-3, atol=1e-9
-    )
-
-
-def test_a_table_of_pyarrow_and_columns_of_true_and_false():
+def test_frames_of_numbers_of_any_kind():
     pyarrow = pytest.importorskip("pyarrow")
-    same(fit(pyarrow.table(dict(zip(NAMES, returns().T, strict=True)))), fit(returns()))
+    expected = fit(frame()).weights_
+    for dtype in ("Float64", "float64[pyarrow]", object, "float32"):
+        found = fit(frame().astype(dtype)).weights_
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-9)
+    same(fit(pyarrow.table(dict(zip(NAMES, returns().T, strict=True)))), expected)
     R = returns()
     R[:, 2] = np.arange(120) % 3 == 0
-    by_polars = pl.DataFrame(R, schema=NAMES).with_columns(
-        pl.Series("oil", R[:, 2] == 1)
-    )
+    true = pl.Series("oil", R[:, 2] == 1)
+    by_polars = pl.DataFrame(R, schema=NAMES).with_columns(true)
     for table in (frame().assign(oil=R[:, 2] == 1), by_polars):
         np.testing.assert_allclose(fit(table).weights_, fit(R).weights_)
 
@@ -165,7 +178,7 @@ def test_labelled_bounds_go_to_the_columns_of_their_names(kind):
     [
         (
             pd.Series(CAPS, index=["bonds", "gold", "oil", "equities"]),
-            ["'shares'", "'equities'", "upper bound"],
+            ["upper bound", "'shares'", "'equities'"],
         ),
         (pd.Series(CAPS[:3], index=NAMES[:3]), ["has nothing for 'shares'"]),
         (
@@ -177,9 +190,7 @@ def test_labelled_bounds_go_to_the_columns_of_their_names(kind):
     ],
 )
 def test_labels_that_disagree_are_named(caps, words):
-    with pytest.raises(ValueError) as raised:
-        fit(frame(), constraint=(0.0, caps), budget=1.0)
-    assert all(word in str(raised.value) for word in words)
+    refused(".*".join(words), constraint=(0.0, caps), budget=1.0)
 
 
 def test_columns_without_names_are_known_by_their_numbers():
@@ -189,8 +200,8 @@ def test_columns_without_names_are_known_by_their_numbers():
             fit(X, constraint=(0, turned), budget=1.0),
             fit(X, constraint=(0, CAPS), budget=1.0),
         )
-    with pytest.raises(ValueError, match="'bonds'.*which X does not have"):
-        fit(returns(), constraint=(0, pd.Series(CAPS, index=NAMES)))
+    named = pd.Series(CAPS, index=NAMES)
+    refused("'bonds'.*which X does not have", returns(), constraint=(0, named))
 
 
 # the order of the rows
@@ -205,8 +216,7 @@ def test_rows_without_order_are_refused_where_order_counts():
     for params in ({"half_life": 20}, {"risk_measure": "cdar"}):
         same(fit(texts, **params), fit(frame(), **params).weights_)
         for wrong in (X, texts.sort_index()):
-            with pytest.raises(ValueError, match="ascending order.*no order"):
-                fit(wrong, **params)
+            refused("ascending order.*no order", wrong, **params)
     with pytest.raises(ValueError, match="ascending order.*no order"):
         CompositionalPortfolio(constraint="long_only").partial_fit(X)
     drawdowns = fit(frame(), risk_measure="cdar")
@@ -218,11 +228,10 @@ def test_rows_without_order_are_refused_where_order_counts():
 
 MONTHS = pd.date_range("2003-05-01", periods=120, freq="MS")
 FORMS_OF_DATES = (
-    "%Y-%m-%d", "%d %b %Y", "%b %d, %Y", "%d.%m.%Y", "%d/%m/%y", "%m/%d/%Y",
-    "%d-%b-%y", "%A, %d %B %Y", "%Y/%m/%d %H:%M", "%d%b%Y",
-    "%Y%m%d", "%G-W%V-%u", "week %V of %G, day %u",
+    "%d %b %Y", "%b %d, %Y", "%d.%m.%Y", "%d/%m/%y", "%m/%d/%Y", "%A, %d %B %Y",
+    "%Y/%m/%d %H:%M", "%d%b%Y", "%Y%m%d", "%G-W%V-%u", "week %V of %G, day %u",
 )  # fmt: skip
-FORMS_OF_MONTHS = ("%b-%y", "%B %Y", "%m/%Y", "%Y-%m", "%Y.%m", "%b %y")
+FORMS_OF_MONTHS = ("%b-%y", "%B %Y", "%m/%Y", "%Y.%m")
 ORDERED = {
     "zones": DAYS.tz_localize("Europe/Paris"),
     "periods": pd.period_range("2010-01", periods=120, freq="M"),
@@ -237,18 +246,14 @@ ORDERED = {
 @pytest.mark.parametrize("kind", ORDERED)
 def test_labels_have_the_order_of_the_periods(kind):
     X = frame(pd.Index(ORDERED[kind]))
-    expected = fit(X.to_numpy(), half_life=20)
-    same(fit(X, half_life=20), expected)
+    same(fit(X, half_life=20), fit(X.to_numpy(), half_life=20))
     portfolio = CompositionalPortfolio(constraint="long_only", random_state=0)
     words = r"X must have its periods in ascending order.*descend.*X.sort_index\(\)"
     for run in (portfolio.fit, portfolio.partial_fit):
         with pytest.raises(ValueError, match=words):
             run(X[::-1])
     assert not hasattr(portfolio, "weights_")
-    shuffled = X.sample(frac=1, random_state=0)
-    for params in ({"half_life": 20}, {"risk_measure": "cdar"}):
-        with pytest.raises(ValueError, match="ascending order.*no order"):
-            fit(shuffled, **params)
+    refused("ascending order.*no order", X.sample(frac=1, random_state=0), half_life=20)
 
 
 def test_rows_of_a_dask_frame_in_descending_order_are_refused():
@@ -258,44 +263,34 @@ def test_rows_of_a_dask_frame_in_descending_order_are_refused():
     np.testing.assert_allclose(
         fitted.weights_, fit(X, half_life=20).weights_, rtol=1e-9
     )
-    with pytest.raises(ValueError, match="descend"):
-        fit(dask.from_pandas(X[::-1], npartitions=2, sort=False), half_life=20)
+    turned = dask.from_pandas(X[::-1], npartitions=2, sort=False)
+    refused("descend", turned, half_life=20)
 
 
 def test_texts_with_years_that_cannot_be_read_are_refused_where_order_counts():
     months = ["janvier", "mars", "mai", "juillet", "septembre", "novembre"]
     X = frame(pd.Index([f"{1 + k % 20} {months[k // 20]} 2018" for k in range(120)]))
     fit(X)
+    words = "texts whose order is not known.*pandas.to_datetime"
     for params in ({"half_life": 20}, {"risk_measure": "cdar"}):
-        with pytest.raises(
-            ValueError, match="texts whose order is not known.*pandas.to_datetime"
-        ):
-            fit(X, **params)
+        refused(words, X, **params)
 
 
 def test_texts_that_may_be_read_in_two_orders_are_refused_where_order_counts():
     # from January to March, or the reverse
     X = frame()[:3].set_axis(["03/01/2018", "02/02/2018", "01/03/2018"])
     fit(X, risk_measure="semivariance")
-    with pytest.raises(ValueError, match="no order"):
-        fit(X, risk_measure="cdar")
+    refused("no order", X, risk_measure="cdar")
     # one has no month 13
-    fit(
-        frame()[:3].set_axis(["12/01/2018", "13/01/2018", "01/02/2018"]),
-        risk_measure="cdar",
-    )
+    fit(X.set_axis(["12/01/2018", "13/01/2018", "01/02/2018"]), risk_measure="cdar")
 
 
-@pytest.mark.parametrize("form", [None, "%d.%m.%Y"])
-def test_dates_that_occur_twice_are_refused(form):
+def test_dates_that_occur_twice_are_refused():
     X = frame()[:20]
-    X = X if form is None else X.set_axis(X.index.strftime(form))
-    twice = pd.concat([X, X[-3:]])
-    label = str(X.index[-3])
-    with pytest.raises(
-        ValueError, match=rf"3 of them more than once, such as '{label}"
-    ):
-        fit(twice)
+    for dated in (X, X.set_axis(X.index.strftime("%d.%m.%Y"))):
+        twice = pd.concat([dated, dated[-3:]])
+        words = f"3 of them more than once, such as '{dated.index[-3]}"
+        refused(words, twice)
     counted = twice.set_axis([*range(20), *range(3)])  # numbers are no dates
     same(fit(counted), fit(twice.to_numpy()))
 
@@ -308,11 +303,15 @@ def test_rows_with_a_missing_label_and_with_labels_of_several_levels():
     for index in (months, DAYS.where(np.arange(120) != 50), pd.Index(texts)):
         X = frame(index)
         same(fit(X, half_life=20), fit(X.to_numpy(), half_life=20))
-        with pytest.raises(ValueError, match="descend"):
-            fit(X[::-1], half_life=20)
+        refused("descend", X[::-1], half_life=20)
 
 
 # the order of chunks
+
+
+WORDS_AS_LABELS = [
+    f"{word} {k}" for k in range(30) for word in ("one", "two", "three", "four")
+]
 
 
 def chunks_of(X, size=30):
@@ -324,7 +323,6 @@ LABELS_OF_CHUNKS = {
     "zones": DAYS.tz_localize("Asia/Tokyo"),
     "months": pd.period_range("2010-01", periods=120, freq="M"),
     "days first": pd.Index(DAYS.strftime("%d.%m.%Y")),
-    "months by name": pd.Index(DAYS.strftime("%b %d, %Y")),
     "numbers": pd.RangeIndex(5, 125),
     "rows of one frame": pd.RangeIndex(120),
 }
@@ -339,38 +337,20 @@ LABELS_OF_CHUNKS = {
 )
 def test_chunks_go_on_from_the_last_label(kind, params):
     first, second, third, fourth = chunks_of(frame(LABELS_OF_CHUNKS[kind]))
-
-    def stream(*chunks):
-        portfolio = CompositionalPortfolio(
-            constraint="long_only", random_state=0, **params
-        )
-        with warnings.catch_warnings():
-            # of a window that is not full, and of chunks without names
-            warnings.simplefilter("ignore")
-            for chunk in chunks:
-                portfolio.partial_fit(chunk)
-        return portfolio
-
-    portfolio = stream(first, second, third.to_numpy())  # which has no labels
+    # the third has no labels
+    portfolio = stream(first, second, third.to_numpy(), **params)
+    words = "over all chunks, but its first row has the label .* before has"
     for earlier in (first, second[5:]):
         before = portfolio.weights_.copy()
-        for each in (
-            portfolio,
-            pickle.loads(pickle.dumps(portfolio)),
-            copy.deepcopy(portfolio),
-        ):
-            with pytest.raises(
-                ValueError,
-                match="over all chunks, but its first row has the label .* before has",
-            ):
+        back = pickle.loads(pickle.dumps(portfolio))
+        for each in (portfolio, back, copy.deepcopy(portfolio)):
+            with pytest.raises(ValueError, match=words):
                 each.partial_fit(earlier)
         same(portfolio, before)
-    same(
-        portfolio.partial_fit(fourth),
-        stream(*(chunk.to_numpy() for chunk in (first, second, third, fourth))),
-    )
+    plain = (chunk.to_numpy() for chunk in (first, second, third, fourth))
+    same(portfolio.partial_fit(fourth), stream(*plain, **params))
     with pytest.raises(ValueError, match="over all chunks"):
-        stream(second, first)
+        stream(second, first, **params)
 
 
 def test_chunks_that_need_not_go_on():
@@ -380,41 +360,25 @@ def test_chunks_that_need_not_go_on():
     portfolio = CompositionalPortfolio(constraint="long_only", half_life=20)
     portfolio.partial_fit(X[60:]).fit(X)
     portfolio.partial_fit(X[:60]).partial_fit(X[59:])
+    chunks = chunks_of(X.to_numpy())
     for form in (pd.DataFrame, pl.DataFrame, np.asarray):
-        streamed = CompositionalPortfolio(constraint="long_only", half_life=20)
-        for chunk in chunks_of(X.to_numpy()):
-            streamed.partial_fit(form(chunk))
         same(
-            streamed,
-            CompositionalPortfolio(constraint="long_only", half_life=20).partial_fit(
-                X.to_numpy()
-            ),
+            stream(*map(form, chunks), half_life=20), stream(X.to_numpy(), half_life=20)
         )
-    words = [f"{w} {k}" for k in range(30) for w in ("one", "two", "three", "four")]
-    streamed = CompositionalPortfolio(constraint="long_only", half_life=20)
-    for chunk in reversed(chunks_of(frame(words))):
-        streamed.partial_fit(chunk)
-    dated = CompositionalPortfolio(constraint="long_only").partial_fit(X[:60])
-    dated.partial_fit(pd.DataFrame(returns(), columns=NAMES))  # without labels
+    stream(*reversed(chunks_of(frame(WORDS_AS_LABELS))), half_life=20)
+    dated = stream(X[:60], pd.DataFrame(returns(), columns=NAMES))  # without labels
     with pytest.raises(ValueError, match="labels of one kind"):
         dated.partial_fit(frame(pd.RangeIndex(200, 320)))
 
 
 def test_labels_that_have_no_order():
     """Texts and arrays are taken as they come, and equal labels ascend."""
-    words = [f"{w} {k}" for k in range(30) for w in ("one", "two", "three", "four")]
     X = returns()
     expected = fit(X, half_life=20).weights_
-    for index in (
-        words,
-        sorted(words, reverse=True),
-        [7] * 120,
-    ):
+    for index in (WORDS_AS_LABELS, sorted(WORDS_AS_LABELS, reverse=True), [7] * 120):
         same(fit(pd.DataFrame(X, index=index), half_life=20), expected)
     same(fit(pl.DataFrame(X), half_life=20), expected)
-    CompositionalPortfolio(constraint="long_only").partial_fit(
-        pd.DataFrame(X, index=words)
-    )
+    stream(pd.DataFrame(X, index=WORDS_AS_LABELS))
 
 
 # a benchmark as a Series
@@ -485,51 +449,37 @@ def test_a_benchmark_labelled_by_columns_is_one_of_weights():
         (
             frame(),
             market().drop(DAYS[[3, 7]]),
-            ["nothing for the rows '2020-01-06", "'2020-01-10"],
+            "nothing for the rows '2020-01-06.*'2020-01-10",
         ),
-        (frame(), market().iloc[[*range(250), 100]], ["twice", "'2020-02-18"]),
-        (
-            frame(),
-            pd.Series(np.zeros(120)),
-            ["nothing for the rows '2020-01-01", "and 110 more"],
-        ),
-        (
-            frame(),
-            pd.Series([0.5, 0.5], index=["gold", "oil"]),
-            ["nothing for 'bonds', 'shares'"],
-        ),
+        (frame(), market().iloc[[*range(250), 100]], "'2020-02-18.*twice"),
+        (frame(), pd.Series(np.zeros(120)), "the rows '2020-01-01.*and 110 more"),
+        (frame(), {"gold": 0.5, "oil": 0.5}, "nothing for 'bonds', 'shares'"),
         (
             frame(),
             pd.Series(0.2, index=[*NAMES, "cash"]),
-            ["'cash', which X does not have"],
+            "'cash', which X does not have",
         ),
-        (
-            returns(),
-            market(),
-            ["Series of length 250", "120 rows have no labels", "DataFrame"],
-        ),
-        (pd.DataFrame(returns(4)), pd.Series(np.zeros(4)), ["as rows and as columns"]),
+        (returns(), market(), "Series of length 250.*120 rows have no labels.*DataF"),
+        (pd.DataFrame(returns(4)), pd.Series(np.zeros(4)), "as rows and as columns"),
         (
             frame(),
             market().where(market().index != DAYS[5]),
-            ["finite, got nan for row '2020-01-08 00:00:00'"],
+            "finite, got nan for row '2020-01-08 00:00:00'",
         ),
         (
             returns(),
             np.where(np.arange(120) == 7, np.inf, 0.01),
-            ["finite, got inf for row 7 of X"],
+            "finite, got inf for row 7 of X",
         ),
         (
             frame(),
             {"bonds": 1.0, "gold": 0.0, "oil": np.nan, "shares": 0.0},
-            ["got nan for column 'oil' of X"],
+            "got nan for column 'oil' of X",
         ),
     ],
 )
 def test_a_benchmark_that_does_not_fit(X, series, words):
-    with pytest.raises(ValueError, match="benchmark") as raised:
-        fit(X, benchmark=series)
-    assert all(word in str(raised.value) for word in words)
+    refused(f"benchmark.*{words}", X, benchmark=series)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.solvers import SCGD
 
 CASES = {
     "free": {},
@@ -213,68 +212,3 @@ def test_few_rows_are_enough_within_limits():
         free = CompositionalPortfolio().partial_fit(RETURNS[:6])
     assert not free.weights_.any()
     assert free.partial_fit(RETURNS[6:200]).weights_.any()
-
-
-REFUSED = [
-    (
-        {"solver": "scgd", "risk_measure": "cvar"},
-        AttributeError,
-        "'cvar' needs all periods at once: use fit.* memmap",
-    ),
-    ({"solver": "newton"}, AttributeError, "for partial_fit set solver='moments'"),
-    ({"objective": "ratio"}, AttributeError, "for partial_fit set objective='utility'"),
-    ({"max_risk": 0.1}, AttributeError, "max_risk needs all periods at once"),
-    ({"min_return": 0.1}, AttributeError, "min_return needs all periods at once"),
-    (
-        {"solver": "storm-c", "expected_returns": np.zeros(5)},
-        ValueError,
-        "partial_fit of solver='storm-c' cannot be used with expected_returns",
-    ),
-    (
-        {"risk_measure": "cdar"},
-        AttributeError,
-        "'cdar' needs all periods at once: use fit.*partial_fit has 'variance'",
-    ),
-    (
-        {"solver": "newton", "risk_measure": "downside"},
-        AttributeError,
-        "'downside' needs all periods at once: use fit.*'entropic'$",
-    ),
-    ({"risk_measure": "evar"}, AttributeError, "'evar' needs all periods at once"),
-    (
-        {"solver": SCGD(), "half_life": 100},
-        ValueError,
-        "half_life=100 on a stream keeps moments",
-    ),
-    (
-        {"solver": "scgd", "max_turnover": 2.0},
-        ValueError,
-        "partial_fit of solver='scgd' cannot be used with",
-    ),
-    (
-        {"benchmark": np.full(5, 0.2)},
-        ValueError,
-        "benchmark cannot be used with partial_fit",
-    ),
-]
-
-
-@pytest.mark.parametrize(("params", "error", "words"), REFUSED)
-def test_what_has_no_stream(params, error, words):
-    portfolio = CompositionalPortfolio(**LONG | params)
-    with pytest.raises(error, match=words):
-        portfolio.partial_fit(RETURNS)
-    assert error is ValueError or not hasattr(portfolio, "partial_fit")
-    assert not hasattr(portfolio, "weights_")
-
-
-def test_a_stream_keeps_its_solver_and_has_at_most_2000_assets():
-    with pytest.raises(ValueError, match="solver='moments' on a stream keeps moments"):
-        CompositionalPortfolio("moments").partial_fit(np.ones((3, 2001)))
-    with pytest.raises(
-        ValueError, match="solver='moments' can fit risk_measure='variance'"
-    ):
-        CompositionalPortfolio("moments", risk_measure="semivariance").fit(RETURNS)
-    moved = CompositionalPortfolio().partial_fit(RETURNS[:100])
-    with pytest.raises(ValueError, match="solver must stay moments"):
-        moved.set_params(solver="scgd").partial_fit(RETURNS)

@@ -2,7 +2,6 @@
 the risk measures that they have."""
 
 import pickle
-import re
 import warnings
 
 import numpy as np
@@ -11,12 +10,10 @@ from definitions import make_returns, utility
 from helpers import few_of, slow_but
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc import AutomaticSTORM, CompositionalPortfolio
-from sk_stormc.problems import PortfolioProblem
+from sk_stormc import CompositionalPortfolio
 from sk_stormc.solvers import SOLVERS
 
 SMALL, LARGE = 400, 3000  # full batches, and minibatches
-TAILS = ("cvar", "evar", "semideviation", "downside", "cdar")
 LONG = {"constraint": "long_only"}
 
 
@@ -334,35 +331,4 @@ def test_returns_in_a_file(tmp_path):
         )
 
 
-def test_lbfgs_names_the_constraint_that_it_cannot_take():
-    with pytest.raises(ValueError, match="constraint='long_only' is.*got the penalty"):
-        fit(make_returns(60), "lbfgs", **LONG)
-
-
 # risk measures with the exact method only
-
-
-@pytest.mark.parametrize("measure", TAILS)
-def test_tail_risks_have_the_exact_method_only(measure):
-    R, words = (
-        make_returns(60),
-        "risk_measure 'variance', 'semivariance' and 'entropic'",
-    )
-    given = {"risk_measure": measure, **LONG}
-    for solver in (*SOLVERS, "moments", AutomaticSTORM()):
-        name = re.escape(f"solver={solver!r} has {words}; take 'auto' or 'newton' for ")
-        with pytest.raises(ValueError, match=f"^{name}{measure!r}$"):
-            # before any work: the returns are not even read
-            CompositionalPortfolio(solver, **given).fit("no returns")
-    with pytest.raises(ValueError, match=f"has {words}"):
-        CompositionalPortfolio(**given).set_params(solver__batch_size=16).fit(R)
-    found = [
-        fit(R, solver, tol=1e-4, **given).weights_ for solver in ("auto", "newton")
-    ]
-    same_bits(*found)
-    with pytest.raises(ValueError, match=f"^risk_measure must be .*'{measure}'"):
-        PortfolioProblem(R, risk_measure=measure)
-    with pytest.raises(
-        ValueError, match=f"^risk_measure='{measure}' needs .* 4096 assets .*4097"
-    ):
-        fit(np.ones((3, 4097)), "auto", **given)

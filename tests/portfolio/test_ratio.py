@@ -133,24 +133,6 @@ def test_the_standard_deviation_is_never_beyond_the_limit():
     np.testing.assert_allclose(np.c_[np.ones(6), S @ w] @ coefficients, m, atol=1e-8)
 
 
-def test_invalid_limits_of_a_risk():
-    R = make_returns()
-    smallest = (R @ fit(R, risk_aversion=np.inf).weights_).std()
-    with pytest.raises(
-        ValueError,
-        match=rf"max_risk must be at least {smallest:.6g}, the least risk .*got 0.0001",
-    ):
-        fit(R, max_risk=0.0001)
-    with pytest.raises(ValueError, match="max_risk needs a risk apart"):
-        fit(R, max_risk=0.1, risk_measure="entropic")
-    with pytest.raises(
-        ValueError, match="max_risk must be None with objective='ratio'"
-    ):
-        ratio(R, max_risk=0.1)
-    with pytest.raises(ValueError, match="max_risk must be"):
-        fit(R, max_risk=0)
-
-
 @pytest.mark.parametrize("measure", slow_but(["cvar", "cdar", "variance"], "cvar"))
 def test_a_limit_equal_to_the_least_risk(measure):
     """The mixture with the least risk moved by 1e-9 a step, for hours."""

@@ -113,17 +113,6 @@ def test_all_paths_have_one_objective(measure):
         assert other.objective(portfolio.weights_) == value
 
 
-@pytest.mark.parametrize("name", MEASURES)
-def test_a_measure_without_moments_has_no_stream(name):
-    portfolio = CompositionalPortfolio(risk_measure=name, constraint="long_only")
-    assert hasattr(portfolio, "partial_fit") == (MEASURES[name].moments is not None)
-    if MEASURES[name].moments is None:
-        with pytest.raises(
-            AttributeError, match=f"^risk_measure='{name}' needs all periods at once"
-        ):
-            portfolio.partial_fit(make_returns())
-
-
 def test_a_tail_of_all_losses_is_their_mean():
     """The weights of so many periods sum to less than 1 - confidence, because of
     rounding."""
