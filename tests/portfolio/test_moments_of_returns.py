@@ -6,8 +6,6 @@ import warnings
 
 import numpy as np
 import pytest
-from definitions import MEASURES
-from helpers import slow_but
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import CompositionalPortfolio
@@ -66,11 +64,8 @@ def same_fit(one, other):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("risk_aversion", slow_but([1.0, np.inf], 1.0))
-def test_moments_have_the_exact_variance(case, risk_aversion):
-    if risk_aversion == np.inf and case in ("free", "l1"):
-        return
-    params, X = CASES[case] | {"risk_aversion": risk_aversion}, RETURNS[:3000]
+def test_moments_have_the_exact_variance(case):
+    params, X = CASES[case], RETURNS[:3000]
     weights = np.random.default_rng(0).uniform(0, 2, len(X))
     exact = CompositionalPortfolio("newton", **params).fit(X, sample_weight=weights)
     at_once = CompositionalPortfolio("moments", **params).fit(X, sample_weight=weights)
@@ -81,8 +76,7 @@ def test_moments_have_the_exact_variance(case, risk_aversion):
     assert stream.loss_curve_[-1] == pytest.approx(exact.loss_curve_[-1], rel=1e-8)
 
 
-@pytest.mark.parametrize("offset", [1e3, 1e5])
-def test_an_offset_of_the_returns_does_not_matter(offset):
+def test_an_offset_of_the_returns_does_not_matter(offset=1e5):
     plain, moved = (
         streamed(X, 700, solver="moments", **LONG) for X in (RETURNS, RETURNS + offset)
     )
@@ -104,12 +98,11 @@ def test_assets_of_very_different_units():
     )
 
 
-@pytest.mark.parametrize("measure", MEASURES[:3])
+@pytest.mark.parametrize("measure", ["variance", "semivariance"])
 def test_chunks_make_no_difference(measure):
     params = {"risk_measure": measure, **LONG}
     one = streamed(np.asfortranarray(RETURNS), 6000, **params)
-    for size in (611, 2500):
-        same_fit(streamed(RETURNS, size, **params), one)
+    same_fit(streamed(RETURNS, 611, **params), one)
     again = pickle.loads(pickle.dumps(streamed(RETURNS[:3000], 1500, **params)))
     for i in range(3000, 6000, 1500):
         again.partial_fit(RETURNS[i : i + 1500])
@@ -138,8 +131,9 @@ def test_a_chunk_that_raises_changes_nothing():
     )
 
 
-@pytest.mark.parametrize("constraint", [None, "long_only"])
-@pytest.mark.parametrize("measure", ["semivariance", "entropic"])
+@pytest.mark.parametrize(
+    ("measure", "constraint"), [("semivariance", None), ("entropic", "long_only")]
+)
 def test_correlated_assets(measure, constraint):
     X = correlated(6000, 20, seed=1)
     params = {"risk_measure": measure, "constraint": constraint}
@@ -147,13 +141,12 @@ def test_correlated_assets(measure, constraint):
     assert excess(X, streamed(X, 3000, **params), **params) < 2e-3
 
 
-@pytest.mark.parametrize("constraint", [None, "long_only"])
-def test_a_drifting_mean_is_followed_as_by_fit(constraint):
+def test_a_drifting_mean_is_followed_as_by_fit():
     """The expansion of earlier rows is moved with the weights: its mean, which would be
     3e-2 off in the weights without, and its value, which would double."""
     X = np.random.default_rng(5).standard_normal((12_000, 5)) + 0.05
     X += 0.1 * np.linspace(-1, 1, 12_000)[:, None] * np.linspace(-1, 1, 5)
-    params = {"risk_measure": "entropic", "constraint": constraint}
+    params = {"risk_measure": "entropic", **LONG}
     stream = streamed(X, 4000, **params)
     exact = CompositionalPortfolio(**params).fit(X)
     np.testing.assert_allclose(stream.weights_, exact.weights_, atol=2e-3)
@@ -211,4 +204,8 @@ def test_few_rows_are_enough_within_limits():
     with pytest.warns(ConvergenceWarning, match="until there are 7 rows"):
         free = CompositionalPortfolio().partial_fit(RETURNS[:6])
     assert not free.weights_.any()
+    with pytest.raises(ValueError, match="solver must stay moments"):
+        CompositionalPortfolio().partial_fit(RETURNS[:100]).set_params(
+            solver="scgd"
+        ).partial_fit(RETURNS)
     assert free.partial_fit(RETURNS[6:200]).weights_.any()

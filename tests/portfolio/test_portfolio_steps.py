@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from definitions import make_returns, utility
-from helpers import few_of, slow_but
+from helpers import slow_but
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import CompositionalPortfolio
@@ -47,8 +47,9 @@ def same_bits(a, b):
     np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("solver", ["storm-c", "lbfgs", "sarah-c", "vrsc-pg"])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("solver", "weighted"), [("storm-c", True), ("lbfgs", True), ("sarah-c", False)]
+)
 def test_unconstrained_weights_solve_the_normal_equations(solver, weighted):
     R, p = mixed_returns(LARGE), np.ones(LARGE) / LARGE
     sample_weight = (
@@ -82,17 +83,12 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("n", slow_but([SMALL, LARGE], LARGE))
 @pytest.mark.parametrize(
     ("solver", "case"),
-    [
-        *[("storm-c", case) for case in CASES],
-        ("lbfgs", "box of arrays"),
-        ("lbfgs", "l1"),
-    ],
+    [*[("storm-c", case) for case in CASES], ("lbfgs", "box of arrays")],
 )
-def test_the_optimum_under_constraints(solver, case, n):
-    R, params = mixed_returns(n), CASES[case]
+def test_the_optimum_under_constraints(solver, case):
+    R, params = mixed_returns(LARGE), CASES[case]
     w, best = fit(R, solver, **params).weights_, fit(R, "newton", **params)
     costs = {
         "l1": params.get("l1", 0.0),
@@ -128,27 +124,24 @@ def test_the_optimum_under_constraints(solver, case, n):
 
 @pytest.mark.parametrize("measure", ["semivariance", "entropic"])
 @pytest.mark.parametrize(
-    "params", few_of([{}, LONG, {"constraint": (-0.1, 0.2), "budget": 0.5}], 0, 2)
+    ("solver", "params"),
+    [
+        ("lbfgs", {}),
+        ("storm-c", {}),
+        ("storm-c", {"constraint": (-0.1, 0.2), "budget": 0.5}),
+    ],
 )
-def test_other_smooth_measures(measure, params):
-    R, given = (
-        mixed_returns(LARGE) / 3,
-        {"risk_measure": measure, "risk_aversion": 2.0, **params},
-    )
-    best = fit(R, "newton", **given).loss_curve_[-1]
-    for solver in ("storm-c", *["lbfgs"] * (not params)):
-        portfolio = fit(R, solver, **given)
-        assert portfolio.stop_reason_ == "converged"
-        assert abs(utility(portfolio.weights_, R, measure, 2.0) - best) <= 1e-5 * abs(
-            best
-        )
-        assert portfolio.score(R) == pytest.approx(
-            -utility(portfolio.weights_, R, measure, 2.0), rel=1e-9
-        )
+def test_other_smooth_measures(measure, solver, params):
+    R = mixed_returns(LARGE) / 3
+    given = {"risk_measure": measure, "risk_aversion": 2.0, **params}
+    best, portfolio = fit(R, "newton", **given).loss_curve_[-1], fit(R, solver, **given)
+    value = utility(portfolio.weights_, R, measure, 2.0)
+    assert portfolio.stop_reason_ == "converged"
+    assert value == pytest.approx(best, rel=1e-5)
+    assert portfolio.score(R) == pytest.approx(-value, rel=1e-9)
 
 
-@pytest.mark.parametrize("n", slow_but([SMALL, LARGE], SMALL))
-def test_cash_among_assets_of_very_different_units(n):
+def test_cash_among_assets_of_very_different_units(n=SMALL):
     """Nothing curves the objective along cash: between bounds it is at one, however
     large the risk aversion."""
     R = np.c_[mixed_returns(n, 3) * [1, 10, 0.1], np.full(n, 0.05)]
@@ -166,26 +159,24 @@ def test_cash_among_assets_of_very_different_units(n):
     ] == pytest.approx(-0.3, rel=1e-12)
 
 
-@pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c", "lbfgs", "scgd"))
+@pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c", "scgd"))
 def test_float32_returns_give_float32_weights(solver):
     exact = solver in ("storm-c", "lbfgs")
-    R, params = (
-        mixed_returns(LARGE if exact else SMALL),
-        {"constraint": (-0.1, 0.2), "tol": 1e-4, "max_iter": 60},
+    R, params = mixed_returns(), {"constraint": (-0.1, 0.2), "tol": 1e-4}
+    single, double = (
+        quiet(r, solver, max_iter=60, **params) for r in (R.astype(np.float32), R)
     )
-    single, double = (quiet(r, solver, **params) for r in (R.astype(np.float32), R))
-    assert (
-        single.weights_.dtype
-        == single.predict(R.astype(np.float32)).dtype
-        == np.float32
-    )
+    predicted = single.predict(R.astype(np.float32))
+    assert single.weights_.dtype == predicted.dtype == np.float32
     assert single.loss_curve_[-1] == pytest.approx(
         double.loss_curve_[-1], rel=1e-3 if exact else 0.2
     )
 
 
-@pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic"])
-@pytest.mark.parametrize("solver", ["storm-c", "lbfgs", "asc-pg"])
+@pytest.mark.parametrize(
+    ("solver", "measure"),
+    [("storm-c", "semivariance"), ("lbfgs", "entropic"), ("asc-pg", "variance")],
+)
 def test_weighting_a_period_k_times_is_repeating_it(solver, measure):
     R, k = mixed_returns(200) + 0.1, np.random.default_rng(0).integers(0, 4, 200)
     params = {
@@ -224,7 +215,7 @@ def test_the_unit_of_sample_weights_does_not_matter():
 # warm starts
 
 
-@pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c", "lbfgs", "scgd"))
+@pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c", "scgd"))
 def test_a_warm_start_continues_from_the_weights(solver):
     R = mixed_returns(LARGE)
     R /= R.std(0)  # "storm-c-paper" has no scales of its own
@@ -248,7 +239,7 @@ def test_a_warm_start_continues_from_the_weights(solver):
     )
 
 
-@pytest.mark.parametrize("solver", ["auto", "newton", "moments"])
+@pytest.mark.parametrize("solver", ["newton", "moments"])
 def test_a_warm_start_does_not_change_exact_fits(solver):
     R = mixed_returns()
     warm, cold = (
@@ -284,16 +275,10 @@ def test_tol_of_a_warm_start_is_relative_to_the_first_start():
 
 
 @pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic"])
-@pytest.mark.parametrize(
-    "params", few_of([LONG, {"constraint": (-0.4, 0.4), "budget": 1.0, "l1": 1e-5}], 1)
-)
-def test_the_gap_of_a_fit_that_ends_early(measure, params):
+def test_the_gap_of_a_fit_that_ends_early(measure):
     R = make_returns(1200, 10, 7)
-    given = {
-        "risk_measure": measure,
-        "risk_aversion": 20.0,
-        **params,
-    }
+    given = {"risk_measure": measure, "risk_aversion": 20.0, "l1": 1e-5}
+    given |= {"constraint": (-0.4, 0.4), "budget": 1.0}
     best = fit(R, "newton", **given).loss_curve_[-1]
     for solver in ("storm-c", "sarah-c"):
         early = quiet(R, solver, max_iter=4, **given)
@@ -307,28 +292,7 @@ def test_the_gap_takes_all_feasible_weights_into_account():
     R = make_returns(60, 40)
     R[:, 7] += 0.05
     for params in (LONG, {"constraint": (-1.0, 1.0), "budget": 1.0}):
-        for measure in ("variance", "semivariance"):
-            early = quiet(
-                R, risk_measure=measure, risk_aversion=0.1, max_iter=1, **params
-            )
-            best = fit(R, "newton", risk_measure=measure, risk_aversion=0.1, **params)
-            assert (
-                early.dual_gap_ >= early.loss_curve_[-1] - best.loss_curve_[-1] - 1e-12
-            )
-
-
-def test_returns_in_a_file(tmp_path):
-    R = make_returns(300)
-    np.save(tmp_path / "returns.npy", R)
-    file = np.load(tmp_path / "returns.npy", mmap_mode="r")
-    for measure in ("variance", "entropic"):
-        portfolio = fit(file, risk_measure=measure, tol=1e-4, **LONG)
-        best = fit(R, "newton", risk_measure=measure, **LONG).loss_curve_[-1]
-        assert (
-            -1e-9
-            <= portfolio.loss_curve_[-1] - best
-            <= min(portfolio.dual_gap_ + 1e-12, 1e-4 * abs(best))
-        )
-
-
-# risk measures with the exact method only
+        given = {"risk_measure": "semivariance", "risk_aversion": 0.1, **params}
+        early, best = quiet(R, max_iter=1, **given), fit(R, "newton", **given)
+        true = early.loss_curve_[-1] - best.loss_curve_[-1]
+        assert early.dual_gap_ >= true - 1e-12

@@ -30,8 +30,8 @@ def ratio(X, sample_weight=None, **params):
 
 def test_without_bounds_it_is_the_tangency_portfolio():
     """A third of plain maximum Sharpe ratios warned at the optimum."""
-    for seed in range(6):
-        R = np.random.default_rng(seed).normal(5e-4, 0.01, (500, 10))
+    for seed in range(3):
+        R = np.random.default_rng(seed).normal(5e-4, 0.01, (300, 8))
         tangency = np.linalg.solve(np.cov(R.T, bias=True), R.mean(axis=0))
         portfolio = ratio(R, constraint=None, budget=1.0)
         assert portfolio.score(R) == pytest.approx(
@@ -65,10 +65,12 @@ def test_nearly_riskless_columns_and_near_copies(measure, order):
     )
 
 
-@pytest.mark.parametrize("measure", PROPORTIONAL)
+@pytest.mark.parametrize(
+    "measure", slow_but(PROPORTIONAL, "variance", "cvar", "downside")
+)
 def test_the_gap_covers_an_asset_minus_its_near_copy(measure):
     """For all but CDaR, some portfolio was above the ratio plus its gap."""
-    for seed in range(6):
+    for seed in range(4):
         rng = np.random.default_rng(seed)
         r = rng.normal(1e-5, 0.01, 60)
         difference = 0.01 * 10.0 ** rng.uniform(-8, -5) * rng.normal(0.2, 1, 60)
@@ -105,7 +107,7 @@ def test_cutting_planes_end_without_progress():
     assert portfolio.stop_reason_ == "converged"
 
 
-@pytest.mark.parametrize("measure", PROPORTIONAL[:-1])
+@pytest.mark.parametrize("measure", ["semivariance", "cvar", "evar"])
 def test_a_ratio_without_a_maximum(measure):
     """Semivariance "converged" with a gap of 8e7."""
     R = make_returns()
@@ -119,8 +121,8 @@ def test_a_ratio_without_a_maximum(measure):
 
 
 def test_the_standard_deviation_is_never_beyond_the_limit():
-    R = make_returns(seed=1)
-    for limit in (0.9, 1.0, 1.2):
+    R = make_returns(80, seed=1)
+    for limit in (0.9, 1.2):
         limit *= R.std(axis=0).min()
         assert (R @ fit(R, max_risk=limit).weights_).std() <= limit * (1 + 1e-9)
     # which does not bind
@@ -136,18 +138,16 @@ def test_the_standard_deviation_is_never_beyond_the_limit():
 @pytest.mark.parametrize("measure", slow_but(["cvar", "cdar", "variance"], "cvar"))
 def test_a_limit_equal_to_the_least_risk(measure):
     """The mixture with the least risk moved by 1e-9 a step, for hours."""
-    R = make_returns()
+    R = make_returns(60)
     w = fit(R, risk_measure=measure, risk_aversion=np.inf).weights_
     smallest = risk(R @ w, measure)
-    for above in (1e-15, 1e-14, 4e-14, 1e-12):
+    for above in (1e-15, 4e-14):
         limit = smallest * (1 + above)
         found = fit(R, risk_measure=measure, max_risk=limit).weights_
         assert risk(R @ found, measure) <= limit * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(
-    "measure", slow_but(["variance", "cvar", "downside", "cdar"], "variance", "cvar")
-)
+@pytest.mark.parametrize("measure", slow_but(["cvar", "downside", "cdar"], "cvar"))
 def test_a_limit_of_the_risk_sets_the_size(measure):
     """Such fits were refused, "because the best portfolio is the empty one"."""
     R = make_returns(100, 4)
@@ -198,7 +198,7 @@ def test_wide_bounds_do_not_loosen_the_tolerance(measure):
 
 
 def test_no_warning_where_the_empty_portfolio_is_best():
-    R = make_returns()
+    R = make_returns(60)
     fit(R, constraint=(-0.3, 1), budget=0.0, transaction_cost=0.02, tol=1e-7)
     params = {"constraint": (-0.5, 0.5), "transaction_cost": 0.02}
     assert not fit(R, max_risk=0.02, **params).weights_.any()

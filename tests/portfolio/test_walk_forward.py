@@ -250,6 +250,16 @@ def test_several_estimators(n_jobs):
         np.testing.assert_array_equal(results[name].returns, alone.returns)
 
 
+def test_columns_with_a_constant_level():
+    frame = make_frame(160, 3)
+    levels = pd.MultiIndex.from_product([["Close"], frame.columns])
+    caps = dict(zip("abc", (0.5, 0.4, 0.3), strict=True))
+    portfolio = CompositionalPortfolio(constraint=(0.0, caps), budget=1.0)
+    expected = quiet(portfolio, frame, window=100)
+    found = quiet(portfolio, frame.set_axis(levels, axis=1), window=100)
+    np.testing.assert_allclose(found.returns, expected.returns)
+
+
 def test_progress(capsys):
     quiet(Equal(), make_frame(200), window=100, verbose=1)
     lines = capsys.readouterr().out.splitlines()
