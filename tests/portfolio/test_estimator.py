@@ -55,9 +55,8 @@ def test_data_frames_of_pandas_and_polars():
     for table in (pd.DataFrame(R, columns=names), pl.DataFrame(R, schema=names)):
         portfolio = fit(table)
         same_bits(portfolio.weights_, plain.weights_)
-        assert (
-            portfolio.n_features_in_ == 4 and list(portfolio.feature_names_in_) == names
-        )
+        assert portfolio.n_features_in_ == 4
+        assert list(portfolio.feature_names_in_) == names
         np.testing.assert_allclose(
             portfolio.predict(table), R @ plain.weights_, rtol=1e-10
         )
@@ -89,12 +88,10 @@ def test_parameters_of_the_solver():
     portfolio.set_params(
         solver__learning_rate=0.125, solver__batch_size=(8, None, 4), risk_aversion=3.0
     )
-    assert (
-        isinstance(portfolio.solver, AutomaticSTORM) and portfolio.risk_aversion == 3.0
-    )
-    assert portfolio.get_params()[
-        "solver__learning_rate"
-    ] == 0.125 and portfolio.solver.batch_size == (8, None, 4)
+    assert isinstance(portfolio.solver, AutomaticSTORM)
+    assert portfolio.risk_aversion == 3.0
+    assert portfolio.get_params()["solver__learning_rate"] == 0.125
+    assert portfolio.solver.batch_size == (8, None, 4)
     copy = clone(portfolio)
     assert copy.solver is not portfolio.solver and copy.solver.learning_rate == 0.125
     assert copy.get_params(deep=True).keys() == portfolio.get_params(deep=True).keys()
@@ -133,10 +130,8 @@ def test_the_solver_is_set_before_its_parameters_whatever_the_order():
         solver__epoch_length=3, solver=SARAHCompositional(tol=0)
     )
     for portfolio in (first, second, third):
-        assert (
-            isinstance(portfolio.solver, SARAHCompositional)
-            and portfolio.solver.epoch_length == 3
-        )
+        assert isinstance(portfolio.solver, SARAHCompositional)
+        assert portfolio.solver.epoch_length == 3
     assert third.solver.tol == 0
 
 
@@ -157,10 +152,8 @@ def test_max_iter_and_tol_of_none_are_the_solvers_own():
     portfolio = fit(R, SCGD(max_ifo=5000))
     assert portfolio.stop_reason_ == "max_ifo" and portfolio.ifo_[-1] <= 5000
     early, late = (fit(R, tol=tol) for tol in (1e-1, 1e-8))
-    assert (
-        early.stop_reason_ == late.stop_reason_ == "converged"
-        and early.n_iter_ < late.n_iter_
-    )
+    assert early.stop_reason_ == late.stop_reason_ == "converged"
+    assert early.n_iter_ < late.n_iter_
 
 
 # scikit-learn's tools

@@ -124,10 +124,8 @@ def test_a_portfolio_without_losses(measure):
         params = {"constraint": (-0.3, 0.3), "budget": 1.0, "risk_aversion": 20.0}
         portfolio = fit(R, risk_measure=measure, order=order, **params)
         assert risk(R @ portfolio.weights_, measure, order=order) < 1e-6
-        assert (
-            portfolio.loss_curve_[-1] == pytest.approx(best, abs=1e-5)
-            and 0 <= portfolio.dual_gap_ + 1e-9 < 1e-5
-        )
+        assert portfolio.loss_curve_[-1] == pytest.approx(best, abs=1e-5)
+        assert 0 <= portfolio.dual_gap_ + 1e-9 < 1e-5
 
 
 @pytest.mark.parametrize("aversion", [1e5, 1e6])
@@ -192,7 +190,5 @@ def test_more_than_five_hundred_assets(objective):
         0.01 * np.random.default_rng(1).normal(size=(510, 503)) + 1e-3,
         objective=objective,
     )
-    assert (
-        portfolio.stop_reason_ == "converged"
-        and portfolio.weights_.sum() == pytest.approx(1)
-    )
+    assert portfolio.stop_reason_ == "converged"
+    assert portfolio.weights_.sum() == pytest.approx(1)

@@ -123,9 +123,8 @@ def test_ctrl_c_keeps_the_best_weights_so_far(params):
     with pytest.raises(KeyboardInterrupt):
         portfolio.set_callbacks(Stop(interrupt)).fit(R)
     assert portfolio.stop_reason_ == "interrupted"
-    assert (
-        portfolio.weights_.sum() == pytest.approx(1) and (portfolio.weights_ >= 0).all()
-    )
+    assert portfolio.weights_.sum() == pytest.approx(1)
+    assert (portfolio.weights_ >= 0).all()
     portfolio.set_callbacks().resume(R)
     np.testing.assert_array_equal(
         portfolio.weights_, long_only(**params).fit(R).weights_
@@ -165,9 +164,8 @@ def test_a_portfolio_without_a_constraint_warns_once():
             R
         )
     assert len(found) == 1 and found[0].filename == __file__
-    assert "only risk_aversion" in str(found[0].message) and "long_only" in str(
-        found[0].message
-    )
+    assert "only risk_aversion" in str(found[0].message)
+    assert "long_only" in str(found[0].message)
 
 
 def test_a_portfolio_with_a_constraint_does_not_warn():

@@ -202,10 +202,8 @@ def test_columns_without_names_are_known_by_their_numbers():
 
 
 def test_rows_without_order_are_refused_where_order_counts():
-    X, texts = (
-        frame().sample(frac=1, random_state=0),
-        frame(pd.Index(DAYS.strftime("%d.%m.%Y"))),
-    )
+    X = frame().sample(frac=1, random_state=0)
+    texts = frame(pd.Index(DAYS.strftime("%d.%m.%Y")))
     fit(X)
     for params in ({"half_life": 20}, {"risk_measure": "cdar"}):
         same(fit(texts, **params), fit(frame(), **params).weights_)

@@ -74,29 +74,19 @@ def best_of_all(most, min_held=0.0, X=R, **params):
     bounds 0 of the others."""
     low, high = params.pop("constraint", (0.0, 0.7))
     low, high, least = (np.broadcast_to(bound, 5) for bound in (low, high, min_held))
-    values = []
-    for size in range(1 if least.any() else most, most + 1):
-        for chosen in itertools.combinations(range(5), size):
-            for signs in itertools.product(
-                (1, -1) if least.any() and (low < 0).any() else (1,), repeat=size
-            ):
-                lows, highs, j, up = (
-                    np.zeros(5),
-                    np.zeros(5),
-                    list(chosen),
-                    np.array(signs) > 0,
-                )
-                lows[j], highs[j] = low[j], high[j]
-                if least.any():
-                    lows[j], highs[j] = (
-                        np.where(up, least[j], low[j]),
-                        np.where(up, high[j], -least[j]),
-                    )
-                try:
-                    portfolio = fit(X, constraint=(lows, highs), **params)
-                except ValueError:  # no portfolio of these assets
-                    continue
-                values.append(portfolio.loss_curve_[-1])
+    smallest, values = 1 if least.any() else most, []
+    below = least.any() and (low < 0).any()
+    for signs in itertools.product((0, 1, -1) if below else (0, 1), repeat=5):
+        held = np.array(signs)
+        if not smallest <= np.count_nonzero(held) <= most:
+            continue
+        lows = np.where(held > 0, least if least.any() else low, low * (held < 0))
+        highs = np.where(held > 0, high, -least * (held < 0))
+        try:
+            portfolio = fit(X, constraint=(lows, highs), **params)
+        except ValueError:  # no portfolio of these assets
+            continue
+        values.append(portfolio.loss_curve_[-1])
     return min(values)
 
 
@@ -107,19 +97,13 @@ def check(portfolio, best, most, least=0.0, low=0.0, high=0.7):
     size = abs(best) if portfolio.objective == "ratio" else np.std(R @ w)
     assert value == pytest.approx(best, abs=1e-6 * size)
     assert portfolio.solver_ == "scip" and portfolio.stop_reason_ == "converged"
-    assert (
-        0 <= portfolio.dual_gap_ <= 1e-4 * size
-        and value - portfolio.dual_gap_ <= best + 1e-7 * size
-    )
-    assert (
-        np.count_nonzero(w) <= most
-        and (np.abs(w[w != 0]) >= np.broadcast_to(least, 5)[w != 0] - 1e-9).all()
-    )
-    assert (
-        (w >= low).all()
-        and (w <= high).all()
-        and w.sum() == pytest.approx(1, abs=1e-12)
-    )
+    assert 0 <= portfolio.dual_gap_ <= 1e-4 * size
+    assert value - portfolio.dual_gap_ <= best + 1e-7 * size
+    assert np.count_nonzero(w) <= most
+    assert (np.abs(w[w != 0]) >= np.broadcast_to(least, 5)[w != 0] - 1e-9).all()
+    assert (w >= low).all()
+    assert (w <= high).all()
+    assert w.sum() == pytest.approx(1, abs=1e-12)
 
 
 QUICK = ("gini", "utility"), ("cvar", "ratio"), ("variance", "max_risk")
@@ -193,10 +177,8 @@ def test_any_unit_of_the_returns_and_weights_of_periods(measure):
 def test_limits_that_do_not_bind_change_nothing():
     free, loose = fit(risk_measure="cvar"), fit(risk_measure="cvar", max_assets=5)
     np.testing.assert_allclose(loose.weights_, free.weights_, atol=1e-9)
-    assert (
-        loose.dual_gap_ == pytest.approx(free.dual_gap_, abs=1e-12)
-        and loose.solver_ == "scip"
-    )
+    assert loose.dual_gap_ == pytest.approx(free.dual_gap_, abs=1e-12)
+    assert loose.solver_ == "scip"
 
 
 def test_limits_that_contradict_each_other_are_named():
@@ -250,22 +232,15 @@ HARD = (
 
 
 def hard(**params):
-    given = {
-        "risk_aversion": np.inf,
-        "constraint": "long_only",
-        "max_assets": 8,
-        "min_held": 0.02,
-    }
-    return CompositionalPortfolio(**given | params)
+    given = {"risk_aversion": np.inf, "max_assets": 8, "min_held": 0.02}
+    return CompositionalPortfolio(constraint="long_only", **given | params)
 
 
 def check_early(portfolio):
     w = portfolio.weights_
-    assert (
-        w.sum() == pytest.approx(1)
-        and np.count_nonzero(w) <= 8
-        and w[w != 0].min() >= 0.02 - 1e-9
-    )
+    assert w.sum() == pytest.approx(1)
+    assert np.count_nonzero(w) <= 8
+    assert w[w != 0].min() >= 0.02 - 1e-9
     assert 0 < portfolio.dual_gap_ < portfolio.loss_curve_[-1]
     assert (np.diff(portfolio.loss_curve_) <= 0).all() and portfolio.n_iter_ >= 1
 

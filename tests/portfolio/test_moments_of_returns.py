@@ -93,9 +93,8 @@ def test_assets_of_very_different_units():
         for solver in ("moments", "newton")
     )
     np.testing.assert_allclose(found.weights_, exact.weights_, rtol=1e-6, atol=1e-12)
-    assert found.stop_reason_ == "converged" and found.dual_gap_ <= 1e-9 * abs(
-        found.loss_curve_[-1]
-    )
+    assert found.stop_reason_ == "converged"
+    assert found.dual_gap_ <= 1e-9 * abs(found.loss_curve_[-1])
 
 
 @pytest.mark.parametrize("measure", ["variance", "semivariance"])
@@ -171,12 +170,10 @@ def test_a_market_that_changes_is_warned_of():
 
 @pytest.mark.parametrize("measure", ["variance", "semivariance"])
 def test_half_life(measure):
-    X, half_life = (
-        np.concatenate(
-            [correlated(n, 6, seed, spread=0.3) for n, seed in ((6000, 3), (4000, 4))]
-        ),
-        800,
+    X = np.concatenate(
+        [correlated(n, 6, seed, spread=0.3) for n, seed in ((6000, 3), (4000, 4))]
     )
+    half_life = 800
     params = {"risk_measure": measure, "half_life": half_life, **LONG}
     portfolio = streamed(X, 2500, **params)
     same_fit(portfolio, streamed(X, 999, **params))
@@ -198,9 +195,8 @@ def test_a_period_without_weight_has_passed_all_the_same():
 
 def test_few_rows_are_enough_within_limits():
     portfolio = CompositionalPortfolio("moments", **LONG).partial_fit(RETURNS[:2])
-    assert (
-        portfolio.weights_.sum() == pytest.approx(1) and portfolio.weights_.max() > 0.3
-    )
+    assert portfolio.weights_.sum() == pytest.approx(1)
+    assert portfolio.weights_.max() > 0.3
     with pytest.warns(ConvergenceWarning, match="until there are 7 rows"):
         free = CompositionalPortfolio().partial_fit(RETURNS[:6])
     assert not free.weights_.any()

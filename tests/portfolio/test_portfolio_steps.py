@@ -21,11 +21,9 @@ def mixed_returns(n=SMALL, d=8, seed=0):
     """A market factor and each asset's own noise; up to two orders of magnitude between
     the assets."""
     rng = np.random.default_rng(seed)
-    load, own, mean = (
-        rng.uniform(0.5, 1.5, d),
-        rng.uniform(0.3, 1, d),
-        rng.normal(0.05, 0.15, d),
-    )
+    load = rng.uniform(0.5, 1.5, d)
+    own = rng.uniform(0.3, 1, d)
+    mean = rng.normal(0.05, 0.15, d)
     return (
         load * rng.normal(size=(n, 1)) + own * rng.normal(size=(n, d)) + mean
     ) * 10 ** rng.uniform(-1, 1, d)
@@ -154,9 +152,8 @@ def test_cash_among_assets_of_very_different_units(n=SMALL):
         assert portfolio.stop_reason_ == "converged"
     assert portfolio.weights_[3] == pytest.approx(0.5, abs=1e-9)
     constant = fit(np.full((n, 4), 0.3), **LONG)
-    assert abs(constant.weights_.sum() - 1) <= 1e-10 and constant.loss_curve_[
-        -1
-    ] == pytest.approx(-0.3, rel=1e-12)
+    assert abs(constant.weights_.sum() - 1) <= 1e-10
+    assert constant.loss_curve_[-1] == pytest.approx(-0.3, rel=1e-12)
 
 
 @pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c", "scgd"))
@@ -225,18 +222,14 @@ def test_a_warm_start_continues_from_the_weights(solver):
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        portfolio, cold = (
-            fit(R, solver, warm_start=True, **params),
-            fit(R, solver, **params),
-        )
+        portfolio = fit(R, solver, warm_start=True, **params)
+        cold = fit(R, solver, **params)
         weights, first = portfolio.weights_, portfolio.loss_curve_
         same_bits(cold.weights_, weights)  # nothing to start from yet
         portfolio.fit(R)
     assert portfolio.loss_curve_[0] == pytest.approx(first[-1], rel=1e-12)
-    assert (
-        portfolio.loss_curve_[0] < cold.loss_curve_[0]
-        and portfolio.loss_curve_[-1] < first[-1]
-    )
+    assert portfolio.loss_curve_[0] < cold.loss_curve_[0]
+    assert portfolio.loss_curve_[-1] < first[-1]
 
 
 @pytest.mark.parametrize("solver", ["newton", "moments"])
@@ -257,10 +250,8 @@ def test_tol_of_a_warm_start_is_relative_to_the_first_start():
     portfolio = fit(R, tol=1e-3, warm_start=True, **LONG)
     later = R + 0.01 * mixed_returns(LARGE, seed=5)
     cold = fit(later, tol=1e-3, **LONG)
-    assert (
-        portfolio.fit(later).n_iter_ < cold.n_iter_ / 2
-        and portfolio.loss_curve_[0] < cold.loss_curve_[0]
-    )
+    assert portfolio.fit(later).n_iter_ < cold.n_iter_ / 2
+    assert portfolio.loss_curve_[0] < cold.loss_curve_[0]
     portfolio.set_params(constraint=(-0.1, 0.2), tol=1e-9).fit(R)
     np.testing.assert_allclose(
         portfolio.weights_, fit(R, constraint=(-0.1, 0.2)).weights_, atol=1e-5

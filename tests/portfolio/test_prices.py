@@ -47,10 +47,8 @@ def test_prices_and_their_logarithms_are_told_from_returns(kind):
 @pytest.mark.parametrize("kind", slow_but(RETURNS, "annual", "cash"))
 def test_returns_are_not_called_prices(kind):
     for n in (15, 30, 250):
-        assert (
-            share_of_warnings(RETURNS[kind], n, 4) == 0.0
-            and share_of_warnings(RETURNS[kind], n, 1) <= 0.03
-        )
+        assert share_of_warnings(RETURNS[kind], n, 4) == 0.0
+        assert share_of_warnings(RETURNS[kind], n, 1) <= 0.03
 
 
 def test_fits_and_streams_warn_once():

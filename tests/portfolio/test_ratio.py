@@ -52,9 +52,8 @@ def test_nearly_riskless_columns_and_near_copies(measure, order):
     for bounds in ({}, {"constraint": (0, 0.6)}):
         portfolio = ratio(R, risk_measure=measure, order=order, **bounds)
         alone = R[:, 0].mean() / risk(R[:, 0], measure, order=order)
-        assert portfolio.stop_reason_ == "converged" and -portfolio.loss_curve_[
-            -1
-        ] >= alone * (1 - 1e-9)
+        assert portfolio.stop_reason_ == "converged"
+        assert -portfolio.loss_curve_[-1] >= alone * (1 - 1e-9)
         assert 0 <= portfolio.dual_gap_ + 1e-9 <= 1e-4 * -portfolio.loss_curve_[-1]
     R = rng.normal(5e-4, 0.01, (300, 2))
     R[:, 1] = R[:, 0] + 1e-7 * rng.normal(size=300)
@@ -157,51 +156,6 @@ def test_a_limit_of_the_risk_sets_the_size(measure):
     portfolio = fit(R, risk_measure=measure, constraint=None, max_risk=0.01)
     assert -portfolio.loss_curve_[-1] == pytest.approx(0.01 * largest, rel=1e-6)
     assert portfolio.dual_gap_ <= 1e-4 * 0.01 * largest
-
-
-@pytest.mark.parametrize("measure", slow_but(["cvar", "downside"], "cvar"))
-def test_a_limit_of_the_risk_without_some_bounds(measure):
-    """These ended up to 100 % away, with a warning."""
-    R = make_returns(100, 4)
-    low = np.array([-np.inf, -np.inf, 0.0, 0.0])
-    found = [
-        fit(R, risk_measure=measure, constraint=bounds, budget=1.0, max_risk=0.05)
-        for bounds in ((low, np.inf), (np.maximum(low, -30), 30.0))
-    ]
-    missing, wide = (-portfolio.loss_curve_[-1] for portfolio in found)
-    assert missing == pytest.approx(wide, rel=1e-5)
-
-
-@pytest.mark.parametrize("measure", slow_but(["downside", "cvar"], "downside"))
-def test_an_optimum_at_bounds_of_a_million(measure):
-    """The risk and the mean are proportional to the weights, so units do not matter.
-    The fit ended at weights of 1, with an untrue gap."""
-    R = make_returns(100, 4)
-    params = {"risk_measure": measure, "risk_aversion": 0.01}
-    far = fit(R, constraint=(-1e6, 1e6), budget=1.0, **params)
-    near = fit(R, constraint=(-1.0, 1.0), budget=1e-6, **params)
-    assert far.loss_curve_[-1] == pytest.approx(1e6 * near.loss_curve_[-1], rel=1e-4)
-    assert np.abs(far.weights_).max() == pytest.approx(1e6)
-
-
-@pytest.mark.parametrize("measure", slow_but(["variance", "cvar"], "variance"))
-def test_wide_bounds_do_not_loosen_the_tolerance(measure):
-    """The empty portfolio was "converged", with a gap as large as its objective."""
-    R = np.random.default_rng(0).normal(0.001, 0.01, (60, 3))
-    held = [0.3, -0.2, 0.1]
-    costs = {"previous_weights": held, "transaction_cost": 0.02}
-    params = costs | {"risk_measure": measure, "risk_aversion": np.inf}
-    values = [
-        fit(R, constraint=(-far, far), **params).loss_curve_[-1] for far in (1e3, 1e6)
-    ]
-    assert values[1] == pytest.approx(values[0], rel=1e-4)
-
-
-def test_no_warning_where_the_empty_portfolio_is_best():
-    R = make_returns(60)
-    fit(R, constraint=(-0.3, 1), budget=0.0, transaction_cost=0.02, tol=1e-7)
-    params = {"constraint": (-0.5, 0.5), "transaction_cost": 0.02}
-    assert not fit(R, max_risk=0.02, **params).weights_.any()
 
 
 def test_limits_that_are_missed_are_named():

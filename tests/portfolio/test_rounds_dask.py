@@ -36,10 +36,8 @@ def fit(X, measure="cvar", sample_weight=None, **params):
 
 
 def same_within_the_gap(rounds, direct):
-    above, rounding = (
-        rounds.loss_curve_[-1] - direct.loss_curve_[-1],
-        1e-9 * abs(direct.loss_curve_[-1]),
-    )
+    above = rounds.loss_curve_[-1] - direct.loss_curve_[-1]
+    rounding = 1e-9 * abs(direct.loss_curve_[-1])
     assert -direct.dual_gap_ - rounding <= above <= rounds.dual_gap_ + rounding
     assert rounds.stop_reason_ == "converged"
 
@@ -88,10 +86,8 @@ def test_unknown_lengths_empty_partitions_and_few_rows():
 
 
 def test_weights_and_benchmarks_beside_the_returns():
-    X, weight = (
-        da.from_array(R, chunks=(400, 4)),
-        np.random.default_rng(0).uniform(size=N),
-    )
+    X = da.from_array(R, chunks=(400, 4))
+    weight = np.random.default_rng(0).uniform(size=N)
     rounds = fit(X, "cvar", weight)
     same_within_the_gap(rounds, fit(R, "cvar", weight))
     lazy = fit(X, "cvar", da.from_array(weight, chunks=400))
