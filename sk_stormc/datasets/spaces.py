@@ -10,7 +10,7 @@ from sk_stormc.utils.arrays import as_numbers
 from sk_stormc.utils.parameters import short
 
 
-class Columns:
+class SpaceColumns:
     """The numbers of an observation, one column each. ``whose`` names the space in
     error messages."""
 
@@ -98,7 +98,9 @@ class Observations:
     from the first ones."""
 
     def __init__(self, space):
-        self.columns = None if space is None else Columns(space, "observation_space")
+        self.columns = (
+            None if space is None else SpaceColumns(space, "observation_space")
+        )
         self.first = None
 
     def rows(self, observations, name="observations", where=None):

@@ -109,21 +109,6 @@ def test_a_file_is_read_in_order_once_a_round_and_a_sample_once(name, file):
     assert result.ifo.tolist() == expected.ifo.tolist()
 
 
-@pytest.mark.slow
-def test_minibatches_of_a_file(file):
-    problem, draws = problem_of((file[0], b), device_bytes=0), np.array([7, 3, 1499, 3])
-    problem.inner_pair(X, X, draws, draws)  # J of this many rows is checked once
-    file[2].clear()
-    for value, expected in zip(
-        problem.inner_pair(X, 2 * X, draws, draws),
-        problem_of().inner_pair(X, 2 * X, draws, draws),
-        strict=True,
-    ):
-        equal(value[0], expected[0], rtol=1e-12)
-        equal(value[1], expected[1], rtol=1e-12)
-    assert file[2] == sorted(draws) * 2
-
-
 # dask
 
 da = pytest.importorskip("dask.array")
@@ -216,14 +201,6 @@ def test_minibatch_methods_are_refused():
     for solver in set(SOLVERS) - {"lbfgs", "corrected-sample"}:
         with pytest.raises(ValueError, match=f"batch_size .* dask .*Use {words}"):
             minimize(problem, solver, random_state=0)
-
-
-@pytest.mark.slow
-def test_batches_of_all_components_are_accepted():
-    options = {"batch_size": None, "learning_rate": 0.05, "max_iter": 2, "tol": 0}
-    expected = minimize(problem_of(), "sarah-c", random_state=0, **options)
-    result = minimize(problem_of(in_dask(A, b)), "sarah-c", random_state=0, **options)
-    equal(result.x, expected.x, rtol=1e-8)
 
 
 WRONG = np.where(np.arange(1500)[:, None] * [1, 0, 0] == 1203, np.nan, A)

@@ -1,8 +1,6 @@
 """Estimates, steps, batch sizes and curvature estimates, against formulas written
 out."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from helpers import composition, regression
@@ -17,7 +15,7 @@ from sk_stormc.engine import (
     start,
 )
 from sk_stormc.engine.curvature import curvature
-from sk_stormc.engine.steps import Limit, keep_in_domain, proximal_point, step_direction
+from sk_stormc.engine.steps import Limit, proximal_point, step_direction
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.preconditioners import as_preconditioner
 from sk_stormc.problems import CompositionalProblem, PortfolioProblem
@@ -216,23 +214,6 @@ def test_operator_jacobians_of_one_batch_correct_f():
     for _ in range(50):
         standing = advance(oracle, standing, x, (0, 0, 0), size)
     np.testing.assert_allclose(standing.F, problem.gradient(x), rtol=1e-12)
-
-
-def test_u_stays_in_the_domain():
-    problem = SimpleNamespace(inner_floor=0.5)
-    u, u_old = np.array([-3.0, 1.0, 9.0, 0.1]), np.array([10.0, 2.0, 1.0, 0.2])
-    np.testing.assert_allclose(keep_in_domain(problem, u, u_old), [8.0, 1.6, 9.0, 0.5])
-    np.testing.assert_allclose(keep_in_domain(problem, u, None), [0.5, 1.0, 9.0, 0.5])
-    assert keep_in_domain(SimpleNamespace(inner_floor=None), u, u_old) is u
-    # in an advance: momentum 0 and an old u far too small throw u below zero
-    entropic = PortfolioProblem(0.2 * make_returns(), LAM, risk_measure="entropic")
-    x, other = np.zeros(D), np.full(D, -0.2)
-    old = Estimate(other, np.array([0.1]), np.zeros((1, D)), np.zeros(D))
-    oracle = Oracle(entropic, 0)
-    for n_guarded in (1, 2):
-        new = advance(oracle, old, x, (0.0,) * 3, (3, 3, None))
-        np.testing.assert_allclose(new.u.plain(), 0.8 * old.u)
-        assert oracle.n_guarded == n_guarded
 
 
 # move

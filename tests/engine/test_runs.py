@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from helpers import SEED, draws_of
 
-from sk_stormc import SCGD, CompositionalPortfolio, SARAHCompositional, minimize
+from sk_stormc import SCGD, SARAHCompositional, minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.penalties import Box, Simplex
 from sk_stormc.preconditioners import Diagonal
@@ -207,35 +207,6 @@ def test_a_handler_of_the_callers_own_is_left_alone(returns):
     finally:
         signal.signal(signal.SIGINT, before)
     assert (len(calls), result.stop_reason, result.n_iter) == (1, "max_iter", 20)
-
-
-@pytest.mark.parametrize("at_call", [1, 3])
-def test_an_interrupted_fit_keeps_what_it_reached_and_raises(
-    returns, monkeypatch, at_call
-):
-    """Before its first iteration, it leaves the fit before."""
-    portfolio = CompositionalPortfolio("scgd", max_iter=50, tol=0, random_state=0).fit(
-        returns[:1200, :3]
-    )
-    before = portfolio.weights_
-    calls, objective = [], PortfolioProblem.objective
-
-    def interrupted(self, x):
-        calls.append(x)
-        if len(calls) == at_call:
-            os.kill(os.getpid(), signal.SIGINT)
-        return objective(self, x)
-
-    monkeypatch.setattr(PortfolioProblem, "objective", interrupted)
-    portfolio.set_params(max_iter=10**6)
-    with pytest.raises(KeyboardInterrupt):
-        portfolio.fit(returns)
-    if at_call == 1:
-        assert portfolio.weights_ is before and portfolio.stop_reason_ == "max_iter"
-    else:
-        assert portfolio.stop_reason_ == "interrupted" and 0 < portfolio.n_iter_ < 10**6
-        np.testing.assert_array_equal(portfolio.weights_, calls[2])
-        assert portfolio.n_features_in_ == D
 
 
 # budgets

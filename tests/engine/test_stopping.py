@@ -20,7 +20,6 @@ from sk_stormc.engine import (
     MethodState,
     Oracle,
     StepRule,
-    advance,
     start,
 )
 from sk_stormc.engine.steps import step_direction
@@ -181,6 +180,15 @@ def test_epochs_are_judged_at_their_checkpoints():
 # the value at x_0
 
 
+def test_the_residual_is_relative_to_that_at_the_start():
+    problem = PROBLEMS["variance"]
+    result = minimize(problem, "lbfgs", max_iter=2, tol=1e-9)
+    first, last = (
+        np.linalg.norm(problem.gradient(x)) for x in (np.zeros(10), result.x)
+    )
+    assert result.residual == pytest.approx(last / first)
+
+
 def test_first_residual_of_an_earlier_run():
     problem = PROBLEMS["variance"]
     cold = minimize(problem, random_state=0)
@@ -195,28 +203,6 @@ def test_first_residual_of_an_earlier_run():
 
 
 # where F is exact
-
-
-@pytest.mark.parametrize("measure", ["variance", "entropic"])
-def test_the_oracle_knows_where_F_is_exact(measure):
-    problem = PortfolioProblem(SMALL, 0.5, risk_measure=measure)
-    oracle, x = Oracle(problem, 0), np.full(4, 0.1)
-    part = (
-        32,
-        0 if problem.jacobian_kind == "constant" else 32,
-        None if problem.n_outer == 1 else 32,
-    )
-    everything = oracle.all_like(part)
-    now = start(oracle, x, part)
-    assert not oracle.exact
-    now = advance(oracle, now, x + 0.1, (0.5, 0.5, 0.5), part)
-    assert not oracle.exact
-    now = advance(oracle, now, y := x + 0.2, (0.5, 0.5, 0.5), everything)
-    assert oracle.exact[-1][0] is y and oracle.exact[-1][1] is now.F
-    np.testing.assert_allclose(now.F, problem.gradient(y), rtol=1e-9)
-    advance(oracle, now, x + 0.3, (0.5, 0.5, 0.5), part)
-    start(oracle, x, (None, part[1], 32))
-    assert len(oracle.exact) == (1 if problem.n_outer > 1 or part[1] else 2)
 
 
 @dataclass

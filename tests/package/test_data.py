@@ -12,7 +12,6 @@ from helpers import composition, covering_array, regression, slow_but
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
 
 from sk_stormc import (
     BellmanValueEstimator,
@@ -473,24 +472,3 @@ def test_numpy_numbers_as_parameters_of_estimators(kinds):
             type(ours.get_params()[key]) is type(scalar)
             for key, scalar in scalars.items()
         )
-
-
-def test_grids_of_arrays():
-    R = make_gaussian_returns(2500, 4, random_state=0)
-    for grid in (
-        {
-            "solver__batch_size": np.array([8, 16]),
-            "solver__learning_rate": np.logspace(-2, -1, 2),
-        },
-        {
-            "risk_measure": np.array(["variance", "entropic"]),
-            "solver": np.array(["storm-c", "sarah-c"]),
-        },
-    ):
-        search = GridSearchCV(
-            CompositionalPortfolio(max_iter=40, random_state=0),
-            grid,
-            cv=2,
-            error_score="raise",
-        )
-        assert np.isfinite(search.fit(R).cv_results_["mean_test_score"]).all()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.gallery_problems import GALLERY, rank_digits
+from benchmarks.gallery_problems import rank_digits
 from sk_stormc import AutomaticSTORM, minimize
 from sk_stormc.core.preconditioners import as_preconditioner
 from sk_stormc.datasets import make_gaussian_returns
@@ -58,41 +58,6 @@ def test_batches_grow_where_few_components_dominate():
 
 
 # when an anchor is due
-
-
-@pytest.mark.parametrize(
-    "make", [lambda: portfolio(preconditioner="variance"), lambda: rank_digits()]
-)
-def test_a_stretch_costs_a_quarter_of_an_anchor(make):
-    problem = make()
-    oracle, solver, s = begin(problem)
-    anchor, first, ifo, n_stretches = (
-        solver._cost(oracle, s, True),
-        s.residual,
-        oracle.ifo,
-        0,
-    )
-    due, values = False, [s.best.value]
-    while n_stretches < 12:
-        assert solver.cost(oracle, s) == (
-            anchor if due else solver._cost(oracle, s, False)
-        )
-        before = oracle.ifo
-        solver.step(oracle, s)
-        s.t += 1
-        if due:
-            assert oracle.ifo - before == anchor
-            first, ifo, due, n_stretches = (
-                s.residual,
-                oracle.ifo,
-                False,
-                n_stretches + 1,
-            )
-            values.append(s.best.value)
-        else:
-            longer = s.direction.length >= 10 * first
-            due = longer or oracle.ifo - ifo >= anchor / 4
-    assert values == sorted(values, reverse=True)
 
 
 # which anchors are kept
@@ -148,21 +113,6 @@ def test_failures_halve_the_learning_rate_and_enlarge_batches_in_turn():
     sizes = [b if b < problem.n_outer else None for b in sizes]
     assert found == list(zip(halved, sizes, strict=True))
     assert s.anchor_next == (s.batch_size[2] is None)
-
-
-@pytest.mark.parametrize(("factor", "kept"), [(0.45, 3), (0.55, 1)])
-def test_anchors_are_discarded_after_a_combination_that_predicted_badly(factor, kept):
-    oracle, solver, s = begin(GALLERY["maml"]())
-    while len(s.anchors) < 2:
-        solver.step(oracle, s)
-        s.t += 1
-    s.combined = True
-    # downhill
-    x = s.anchors[-1].estimate.x - 0.1 * s.rule.learning_rate * s.anchors[-1].estimate.F
-    s.now = start(oracle, x, ALL)
-    s.direction = replace(s.direction, length=0.9 * s.residual)
-    solver._keep_or_discard(oracle, s, error=factor * s.residual)
-    assert s.anchors[-1].estimate is s.now and len(s.anchors) == kept
 
 
 def test_the_best_anchor_is_returned_unless_the_last_iterate_is_better():

@@ -24,7 +24,7 @@ PENALTIES = [
 
 
 @pytest.mark.parametrize("penalty", PENALTIES, ids=str)
-def test_the_minimum_with_a_penalty_in_any_metric(penalty):
+def test_the_minimum_with_a_penalty_with_any_preconditioner(penalty):
     expected = minimize(
         PortfolioProblem(RETURNS, penalty=penalty), "storm-c", tol=1e-10
     )

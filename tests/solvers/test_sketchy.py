@@ -50,7 +50,7 @@ def state(problem, solver=None, **params):
 
 
 @pytest.mark.parametrize("preconditioner", [None, "variance"])
-def test_the_sketch_of_all_data_in_all_directions_is_the_damped_newton_metric(
+def test_the_sketch_of_all_data_in_all_directions_is_the_damped_newton_matrix(
     returns, preconditioner
 ):
     problem = PortfolioProblem(
@@ -91,7 +91,7 @@ def test_directions_that_are_not_sketched_count_as_twice_the_least_that_is(retur
     assert values[r - 2] < 0.99 * P.scale[0]
 
 
-def test_without_curvature_the_problem_keeps_its_metric():
+def test_without_curvature_the_problem_keeps_its_preconditioner():
     """A linear objective: there is nothing to sketch."""
     problem = PortfolioProblem(
         np.full((2000, 3), 0.5), preconditioner=np.array([1.0, 2.0, 3.0])

@@ -96,23 +96,10 @@ def test_lemma_3_1(problem, seed=0):
             4500 + 6 * 11 + 4500,
         ),
         (
-            SARAHCompositional(
-                learning_rate=0.1,
-                batch_size=(5, 5, 1),
-                checkpoint_batch_size=(50, 50, 7),
-                epoch_length=3,
-            ),
-            107 + 6 * 11 + 107,
-        ),
-        (
             VRSCPG(learning_rate=0.1, batch_size=(5, 5, 1), epoch_length=3),
             4500 + 6 * 11 + 4500,
         ),
         (SCGD(learning_rate=0.1, beta=0.5, batch_size=(4, 5, 6)), 7 * 15),
-        (
-            SCGD(learning_rate=0.1, beta=0.5, batch_size=2000),
-            7 * 4500,
-        ),  # a number: all of it at each step
         (
             SCGD(learning_rate=0.1, beta=0.5, batch_size=None),
             1500 + 7 * 3000,
@@ -132,16 +119,6 @@ def test_lemma_3_1(problem, seed=0):
                 learning_rate=0.1, precision=1.0, batch_size=(5, 5, 1), epoch_length=3
             ),
             4500 + 6 * 11 + 4500,
-        ),
-        (
-            CIVR(
-                learning_rate=0.1,
-                precision=None,
-                batch_size=(5, 5, 1),
-                checkpoint_batch_size=(50, 50, 7),
-                epoch_length=3,
-            ),
-            107 + 6 * 11 + 107,
         ),
     ],
 )
@@ -467,10 +444,7 @@ def test_schedules(problem, name):
             SCGD(learning_rate=lambda t: "fast"),
             ["learning_rate", "iteration 0", "fast"],
         ),
-        (SCGD(learning_rate=SCGD), ["learning_rate", "iteration 0"]),
-        (SCGD(learning_rate=lambda: 0.1), ["learning_rate", "iteration 0"]),
         (SCGD(learning_rate=constant(-1.0)), ["learning_rate", ">= 0", "-1.0"]),
-        (ASCPG(beta=constant(0.0)), ["beta", "> 0 and <= 1", "0.0"]),
         (SCGD(beta=constant(2.0)), ["beta", "2.0"]),
         (
             STORMCompositional(momentum=(0.1, constant(2.0), 0.1)),
@@ -495,7 +469,7 @@ def test_solvers_by_name_and_instance():
     assert get_solver(instance).learning_rate == 0.5
 
 
-def test_metric(returns):
+def test_preconditioner(returns):
     """Steps in the preconditioner D are steps of the scaled problem: x = D^(1/2) z."""
     D = np.linspace(0.5, 2, 6)
     settings = {"learning_rate": 0.1, "max_iter": 30, "tol": 0, "random_state": 0}

@@ -16,7 +16,6 @@ from sk_stormc.utils.blocks import (
     map_lazily,
     of_partitions,
 )
-from sk_stormc.utils.frames import counts_rows
 
 ROWS = np.random.default_rng(0).normal(size=(1000, 4))
 OTHER = np.random.default_rng(1).normal(size=1000)
@@ -142,18 +141,6 @@ def test_the_same_bits_for_any_number_of_workers(client):
 
 
 @pytest.mark.slow
-def test_only_results_travel(client):
-    rows = da.ones((40_000, 50), chunks=(10_000, 50))
-    blocks = blocks_of(rows)
-    means = blocks.map(lambda start, rows: rows.mean(axis=1))
-    assert (
-        blocks.beside(means).sum(lambda start, rows, means: float(rows[:, 0] @ means))
-        == 40_000
-    )
-    assert blocks.take(np.array([3, 9_999, 30_000]))[0].shape == (3, 50)
-
-
-@pytest.mark.slow
 def test_an_error_on_a_worker(client):
     rows = ROWS.copy()
     rows[950, 2] = np.nan
@@ -215,14 +202,6 @@ def test_rows_of_another_index(labels):
         ValueError, match="must have the index of X, got other labels in partition"
     ):
         blocks_of(dd.from_pandas(FRAME, npartitions=3), beside).sum(products)
-
-
-def test_a_longer_index():
-    beside = dd.from_pandas(pd.Series(OTHER), npartitions=2)
-    with pytest.raises(
-        ValueError, match="must have the index of X, from 0 to 499, got 0 to 999"
-    ):
-        blocks_of(dd.from_pandas(FRAME[:500], npartitions=3), beside)
 
 
 def test_tables_are_aligned_by_lengths():
@@ -378,49 +357,6 @@ def test_arrays_have_no_labels_and_lost_ones_can_be_given():
     )
     with pytest.raises(ValueError, match="beside X must have the labels"):
         blocks.sum(products)
-
-
-@pytest.mark.parametrize("index, counts", [
-    (pd.RangeIndex(5), True),
-    (pd.RangeIndex(7, 12), True),
-    (pd.RangeIndex(1, 6), False),
-    (pd.Index([0, 1, 2, 0, 1]), True),
-    (pd.Index([7, 8, 0, 1, 2]), True),
-    (pd.Index([0, 1, 3]), False),
-    (pd.Index([1990, 1991]), False),
-    (pd.Index([0.0, 1.0]), False),
-    (pd.Index([0, 1], dtype="Int64"), True),
-    (DATES, False),
-    (pd.MultiIndex.from_product([[0], [0, 1]]), False),
-    (pd.Index([], dtype=int), True),
-])  # fmt: skip
-def test_an_index_that_only_counts(index, counts):
-    assert counts_rows(index, 7) is counts
-
-
-def test_labels_beside_a_table():
-    labels = [f"e{k // 7}" for k in range(1000)]
-    frame = dd.from_pandas(FRAME, npartitions=3)
-    for column in (np.array(labels), dd.from_pandas(pd.Series(labels), npartitions=3)):
-        assert blocks_of(frame, column).take(np.array([0, 999]))[1].tolist() == [
-            "e0",
-            "e142",
-        ]
-
-
-@pytest.mark.parametrize(
-    "table",
-    [ARRAY, ARRAY[ARRAY[:, 0] > 0], dd.from_pandas(FRAME, npartitions=3)],
-    ids=range(3),
-)
-def test_a_lazy_map(table):
-    calls = []
-    result = map_lazily(
-        lambda part: calls.append(1) or np.asarray(part)[:, :2], table, (2,)
-    )
-    assert not calls and isinstance(result, da.Array) and result.ndim == 2
-    same_bits(result.compute(), np.asarray(table.compute())[:, :2])
-    assert calls
 
 
 def test_a_part_of_dask_is_missing(monkeypatch):

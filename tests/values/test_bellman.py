@@ -76,7 +76,7 @@ def test_successors_have_their_probabilities(as_matrix):
     np.testing.assert_allclose(counts / counts.sum(axis=1, keepdims=True), P, atol=0.02)
 
 
-def test_singular_features_have_a_metric():
+def test_singular_features_have_a_preconditioner():
     features = np.column_stack([np.eye(4), np.ones(4), np.zeros(4)])
     problem = BellmanProblem(np.full((4, 4), 0.25), np.arange(4.0), features, 0.9)
     np.linalg.cholesky(problem.preconditioner)
