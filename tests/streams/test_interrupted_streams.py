@@ -136,16 +136,8 @@ def test_ctrl_c_within_the_iterator(k):
 
 @pytest.mark.parametrize("twice", [False, True])
 def test_ctrl_c_at_any_time_in_minimize(twice):
-<<<<<<< HEAD
-    make = partial(
-        PortfolioProblem,
-        preconditioner="variance",
-        risk_measure="entropic" if twice else "variance",
-    )
-=======
     risk = "entropic" if twice else "variance"
-    make = partial(PortfolioProblem, metric="variance", risk_measure=risk)
->>>>>>> values
+    make = partial(PortfolioProblem, preconditioner="variance", risk_measure=risk)
     whole = minimize(StreamingProblem(chunks(), make), random_state=0)
     stream, rng = StreamingProblem(chunks(), make), np.random.default_rng(1)
     result, hits = None, 0

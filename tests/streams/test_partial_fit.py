@@ -101,23 +101,14 @@ def test_the_caller_may_reuse_arrays():
             yield buffer
         buffer[:] = 0
 
-<<<<<<< HEAD
-    stream = StreamingProblem(
-        batches(np.empty((30, 4))), partial(PortfolioProblem, preconditioner="variance")
-    )
-    assert result_bits(minimize(stream, random_state=0)) == result_bits(
-        minimize(stream_of(RETURNS), random_state=0)
-    )
-=======
     for size in (100, 500):  # before and after the first window is complete
         estimator = portfolio()
         for chunk in batches(size):
             estimator.partial_fit(chunk)
         assert bits(estimator) == whole_bits()
-    stream = StreamingProblem(batches(30), partial(PortfolioProblem, metric="variance"))
+    stream = StreamingProblem(batches(30), partial(PortfolioProblem, preconditioner="variance"))
     expected = result_bits(minimize(stream_of(RETURNS), random_state=0))
     assert result_bits(minimize(stream, random_state=0)) == expected
->>>>>>> values
 
 
 # accuracy

@@ -35,29 +35,14 @@ def test_a_run_is_continued_from_its_state(solver):
     solver.set_params(tol=0)
     whole = minimize(stream_of(RETURNS), solver, random_state=0)
     # it is computed from a window, of which the first rows are a part
-    metric = stream_of(RETURNS).metric
+    metric = stream_of(RETURNS).preconditioner
     for first in (40, 900):
         stream, result = stream_of(RETURNS[:first], 50), None
-<<<<<<< HEAD
-        preconditioner = stream_of(RETURNS).preconditioner
-        # it is computed from a window, of which these rows are a part
-        stream.preconditioner, stream.source.first.preconditioner = (
-            preconditioner,
-            preconditioner,
-        )
-        for chunk in [None, *chunks(RETURNS[first:], 170)]:
-            if chunk is not None:
-                stream.feed(chunk)
-            result = minimize(
-                stream, solver, random_state=0, state=result and result.state
-            )
-=======
-        stream.metric, stream.source.first.metric = metric, metric
+        stream.preconditioner = stream.source.first.preconditioner = metric
         for chunk in [RETURNS[:0], *chunks(RETURNS[first:], 270)]:
             stream.feed(chunk)
             state = result and result.state
             result = minimize(stream, solver, random_state=0, state=state)
->>>>>>> values
             assert result.stop_reason == "exhausted"
         found, expected = result_bits(result), result_bits(whole)
         assert found[0][0] == expected[0][0] and found[1:] == expected[1:]
@@ -300,35 +285,18 @@ def test_a_composition_of_functions(solver, way):
 
 def of_long_only(risk):
     box = Box(0, 1, budget=1.0)
-    return partial(PortfolioProblem, metric="variance", penalty=box, risk_measure=risk)
+    return partial(PortfolioProblem, preconditioner="variance", penalty=box, risk_measure=risk)
 
 
 @pytest.mark.parametrize("risk", ["entropic", "semivariance"])
 def test_weighted_streams_end_near_the_minimum_of_the_repeated_rows(risk):
     X = make_gaussian_returns(3000, 4, mean=0.3, random_state=0)
     counts = np.random.default_rng(3).integers(1, 4, size=len(X))
-<<<<<<< HEAD
-    counts[X[:, 0] > np.median(X[:, 0])] += (
-        4  # so that the first asset looks better than without weights
-    )
-    problem = partial(
-        PortfolioProblem,
-        preconditioner="variance",
-        penalty=Box(0, 1, budget=1.0),
-        risk_measure=risk,
-    )
-    chunks = [
-        (X[i : i + 500], counts[i : i + 500].astype(float))
-        for i in range(0, len(X), 500)
-    ]
-    found = minimize(StreamingProblem(chunks, problem, weighted=True), random_state=0)
-=======
     # so that the first asset looks better than without weights
     counts[X[:, 0] > np.median(X[:, 0])] += 4
     problem, weights = of_long_only(risk), counts.astype(float)
     batches = zip(chunks(X, 500), chunks(weights, 500), strict=True)
     found = minimize(StreamingProblem(batches, problem, weighted=True), random_state=0)
->>>>>>> values
     assert found.stop_reason == "exhausted"
     whole = problem(np.repeat(X, counts, axis=0))
     best = minimize(whole, random_state=0, tol=1e-6).fun
@@ -338,18 +306,8 @@ def test_weighted_streams_end_near_the_minimum_of_the_repeated_rows(risk):
 
 @pytest.mark.parametrize("risk", ["entropic", "semivariance"])
 def test_equal_weights_are_no_weights(risk):
-<<<<<<< HEAD
-    X = make_gaussian_returns(1500, 3, mean=0.3, random_state=0)
-    problem = partial(
-        PortfolioProblem,
-        preconditioner="variance",
-        penalty=Box(0, 1, budget=1.0),
-        risk_measure=risk,
-    )
-=======
     X, problem = make_gaussian_returns(1500, 3, random_state=0), of_long_only(risk)
     twos = [(X, np.full(1500, 2.0))]
->>>>>>> values
     plain = minimize(StreamingProblem([X], problem), random_state=0)
     stream = StreamingProblem(twos, problem, weighted=True)
     weighted = minimize(stream, random_state=0)
