@@ -292,7 +292,7 @@ def _frame_of(X):
             )
         return labels, DataFrame(columns)
     if np.ma.isMaskedArray(X):
-        X = X.astype(object).filled(None)
+        X = np.where(np.ma.getmaskarray(X), None, X.data.astype(object))
     with naming("X"):
         values = check_array(X, dtype=None, ensure_all_finite=False, input_name="X")
     table = DataFrame(values).infer_objects()

@@ -307,7 +307,13 @@ def _looks(names, palette, known):
     fresh = ((color, shape) for shape in SHAPES for color in colors)
     taken = set(known.values())
     unused = (look for look in fresh if look not in taken)
-    return [known.get(name) or next(unused, (GREY, SHAPES[0])) for name in names]
+    looks = [known.get(name) or next(unused, None) for name in names]
+    if None in looks:
+        raise ValueError(
+            f"palette must have more than {len(colors)} colours for {len(names)} "
+            f"classes, as each colour has {len(SHAPES)} shapes"
+        )
+    return looks
 
 
 def _colors_of(palette, n):

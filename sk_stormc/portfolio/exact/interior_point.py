@@ -2,8 +2,8 @@
 constraints, with few variables.
 
 Inequalities and hinges have a common interface: each has slacks and multipliers, and
-contributes to the Newton step. The multiplier of a `Limit` is one more unknown, as its
-terms, like the objective, have curvature that the step depends on.
+contributes to the Newton step. The multiplier of a `RiskLimit` is one more unknown, as
+its terms, like the objective, have curvature that the step depends on.
 """
 
 from functools import partial
@@ -265,8 +265,8 @@ class HingeState:
 
 
 class LimitState:
-    """The inequality of a `Limit` with a slack, and its multiplier, which is a factor
-    of its hinges.
+    """The inequality of a `RiskLimit` with a slack, and its multiplier, which is a
+    factor of its hinges.
 
     The methods are those of `Side`. `joined` adds the step of the multiplier.
     """

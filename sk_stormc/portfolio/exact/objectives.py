@@ -38,6 +38,8 @@ from sk_stormc.portfolio.sums import sums_of
 
 # part of the maximum risk within which weights serve as an inner point of the limit
 WELL_WITHIN = 0.9
+# points of the search after which it ends if none has brought the bounds closer
+MOST_WITHOUT_PROGRESS = 12
 
 __all__ = [
     "BelowLeastRisk",
@@ -464,6 +466,7 @@ class WithinRisk(Utility):
         size = max(self.feasible.size() or 0.0, float(np.abs(self.start).max()))
         size = max(size, self.limit * np.sqrt(self.risk.inverse_variances().max()))
         bounded = self.feasible.bounded(self.start, FARTHEST_WEIGHT * size)
+        smallest, since = np.inf, 0
         for k in range(60):
             point = self._at(a, w_best, callback)
             w = self.feasible.at_limits(point.weights)
@@ -484,7 +487,10 @@ class WithinRisk(Utility):
             mixed = within if beyond is None else self._mixed(within, beyond)
             w_best = min(w_best, mixed, key=self.value_at)
             best = replace(proof, weights=w_best, value=self.value_at(w_best))
-            if replace(self._gap(best), tol=ACCURACY).is_small:
+            gap = replace(self._gap(best), tol=ACCURACY)
+            if gap.size < 0.9 * smallest:
+                smallest, since = gap.size, k
+            if gap.is_small or k - since >= MOST_WITHOUT_PROGRESS:
                 break
             if low and high / low < 1 + ACCURACY:
                 return replace(best, error=sum(errors))

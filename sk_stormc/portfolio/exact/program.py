@@ -16,8 +16,8 @@ from sk_stormc.portfolio.convex_program import (
     PROGRAM_TOLERANCE,
     Formulation,
     Hinges,
-    Limit,
     Program,
+    RiskLimit,
     lower_bound,
     risk_bound,
 )
@@ -210,7 +210,9 @@ class Scaled:
         upper = np.r_[np.zeros(len(rows)), upper]
         curved, limit = risk.curved or quadratic(risk.linear, risk.quadratic), None
         if self.net_return is not None:
-            limit = Limit(padded(curved, n + k, m), len(risk.hinges), self.most_risk)
+            limit = RiskLimit(
+                padded(curved, n + k, m), len(risk.hinges), self.most_risk
+            )
             curved = quadratic(np.pad(-self.net_return, (0, k)), None)
         if feasible.l2:
             curved = plus_squares(

@@ -26,8 +26,8 @@ from sk_stormc.portfolio.rounds.tables import PortfolioReturns
 __all__ = ["Rounds", "refuse_ordered", "score_in_blocks"]
 
 TABLES = {
-    "sums": tables.Moments,
-    "sample": tables.CorrectedSample,
+    "sums": tables.MomentTable,
+    "sample": tables.SampleTable,
     "rows": tables.AggregatedRows,
 }
 # A table has this fraction of the rows. With fewer rows there are more rounds, and with
@@ -166,7 +166,7 @@ class Rounds:
                     self.table = rows = tables.AllRows(rows)
                     table, self.gaps = rows.table, []
             fit = self._optimum(table, best)
-            if rows.below and (k or isinstance(rows, tables.Moments)):
+            if rows.below and (k or isinstance(rows, tables.MomentTable)):
                 lower = max(lower, fit.lower)
             w = np.asarray(fit.weights, float)
             unit, point = max(unit, fit.unit), self.at(w)

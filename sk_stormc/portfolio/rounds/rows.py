@@ -21,7 +21,7 @@ __all__ = ["Rows", "returns_lazily", "uniform"]
 
 
 @dataclass
-class Reader:
+class ReturnsReader:
     """Makes float64 returns and weights of periods, of sum 1, of the tables of a
     block."""
 
@@ -108,7 +108,7 @@ class Rows:
             check_weights(sample_weight, n, "for period")
         self.shape = n, d + (value is not None)
         self.in_dask = table.in_dask
-        self._reader = Reader(
+        self._reader = ReturnsReader(
             n,
             sample_weight is not None,
             half_life,

@@ -22,8 +22,8 @@ from sk_stormc.portfolio.sums import Sums
 
 __all__ = [
     "AggregatedRows",
-    "CorrectedSample",
-    "Moments",
+    "SampleTable",
+    "MomentTable",
     "PortfolioReturns",
 ]
 
@@ -166,7 +166,7 @@ class Table:
         return replace(self.task, returns=rows, p=p)
 
 
-class Moments(Table):
+class MomentTable(Table):
     """A table of 2 n rows with the mean and the covariance of all rows."""
 
     is_large = True  # no other table is better
@@ -193,7 +193,7 @@ class Moments(Table):
         return self.first(), None
 
 
-class CorrectedSample(Table):
+class SampleTable(Table):
     """A sample with a linear term, for a smooth risk: the gradient at the point is that
     over all rows.
 
