@@ -53,7 +53,7 @@ def fed(estimator, X, size):
 def stream_of(X, size=None, **kwargs):
     return StreamingProblem(
         chunks(X, size or len(X)),
-        partial(PortfolioProblem, metric="variance", **kwargs),
+        partial(PortfolioProblem, preconditioner="variance", **kwargs),
     )
 
 

@@ -104,7 +104,9 @@ def test_ctrl_c_in_partial_fit_leaves_the_state_before_the_chunk(kind, size, twi
 
 
 def stream_of(batches):
-    return StreamingProblem(batches, partial(PortfolioProblem, metric="variance"))
+    return StreamingProblem(
+        batches, partial(PortfolioProblem, preconditioner="variance")
+    )
 
 
 def chunks(size=100):
@@ -135,7 +137,7 @@ def test_ctrl_c_within_the_iterator(k):
 @pytest.mark.parametrize("twice", [False, True])
 def test_ctrl_c_at_any_time_in_minimize(twice):
     risk = "entropic" if twice else "variance"
-    make = partial(PortfolioProblem, metric="variance", risk_measure=risk)
+    make = partial(PortfolioProblem, preconditioner="variance", risk_measure=risk)
     whole = minimize(StreamingProblem(chunks(), make), random_state=0)
     stream, rng = StreamingProblem(chunks(), make), np.random.default_rng(1)
     result, hits = None, 0

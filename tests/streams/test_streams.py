@@ -35,10 +35,10 @@ def test_a_run_is_continued_from_its_state(solver):
     solver.set_params(tol=0)
     whole = minimize(stream_of(RETURNS), solver, random_state=0)
     # it is computed from a window, of which the first rows are a part
-    metric = stream_of(RETURNS).metric
+    metric = stream_of(RETURNS).preconditioner
     for first in (40, 900):
         stream, result = stream_of(RETURNS[:first], 50), None
-        stream.metric, stream.source.first.metric = metric, metric
+        stream.preconditioner = stream.source.first.preconditioner = metric
         for chunk in [RETURNS[:0], *chunks(RETURNS[first:], 270)]:
             stream.feed(chunk)
             state = result and result.state
@@ -92,7 +92,8 @@ class Watched(StreamingProblem):
 
 def watched(**kwargs):
     return Watched(
-        chunks(RETURNS, 113), partial(PortfolioProblem, metric="variance", **kwargs)
+        chunks(RETURNS, 113),
+        partial(PortfolioProblem, preconditioner="variance", **kwargs),
     )
 
 
@@ -236,7 +237,9 @@ def test_batches_of_no_rows_and_other_forms():
         [RETURNS[:1000].tolist(), pd.DataFrame(RETURNS[1000:])],
         [(RETURNS[:3],), RETURNS[3:]],
     ):
-        stream = StreamingProblem(batches, partial(PortfolioProblem, metric="variance"))
+        stream = StreamingProblem(
+            batches, partial(PortfolioProblem, preconditioner="variance")
+        )
         assert minimize(stream, random_state=0).x.tobytes() == expected
 
 
@@ -282,7 +285,9 @@ def test_a_composition_of_functions(solver, way):
 
 def of_long_only(risk):
     box = Box(0, 1, budget=1.0)
-    return partial(PortfolioProblem, metric="variance", penalty=box, risk_measure=risk)
+    return partial(
+        PortfolioProblem, preconditioner="variance", penalty=box, risk_measure=risk
+    )
 
 
 @pytest.mark.parametrize("risk", ["entropic", "semivariance"])

@@ -49,7 +49,7 @@ def test_many_bellman_rows_are_one_least_squares_problem():
 
 
 def test_inconsistent_equations_end_at_the_minimum():
-    """A is singular where C is not: no w solves A w = b, and the metric of C
+    """A is singular where C is not: no w solves A w = b, and the preconditioner of C
     decides."""
     A = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]])
     after = A / 0.5
