@@ -101,6 +101,7 @@ def test_few_episodes_of_the_policy_itself_warn():
         off_policy_value(**parts)
     even = parts | {"importance_ratio": np.ones(len(log["y"]))}
     assert not messages(off_policy_value, **even)
+    assert off_policy_value(**even).effective_size == pytest.approx(60)
     even["importance_ratio"][3] = 1e200
     with pytest.warns(UserWarning, match="effective number is 1 "):
         assert off_policy_value(**even).effective_size == 1.0
