@@ -19,8 +19,8 @@ from sklearn.utils.validation import (
 
 from sk_stormc.utils.documentation import DocumentationLinkMixin
 from sk_stormc.utils.frames import as_text, column, columns_of, is_lazy, is_table
+from sk_stormc.utils.parameters import check_int, naming, plain, short
 from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import check_int, naming, plain, short
 from sk_stormc.utils.warnings import warn
 
 
@@ -292,7 +292,7 @@ def _frame_of(X):
             )
         return labels, DataFrame(columns)
     if np.ma.isMaskedArray(X):
-        X = X.astype(object).filled(None)
+        X = np.where(np.ma.getmaskarray(X), None, X.data.astype(object))
     with naming("X"):
         values = check_array(X, dtype=None, ensure_all_finite=False, input_name="X")
     table = DataFrame(values).infer_objects()

@@ -11,8 +11,9 @@ from matplotlib import colormaps
 from matplotlib.colors import LinearSegmentedColormap, is_color_like, to_hex
 
 from sk_stormc.plotting._style import COLORS, local_times
+from sk_stormc.utils.arrays import check_unmasked
 from sk_stormc.utils.frames import is_series
-from sk_stormc.utils.validation import check_unmasked, short
+from sk_stormc.utils.parameters import short
 
 # Okabe & Ito's eight colours, which colour-blind people can distinguish, and twelve
 # more. Each of these is as far from white and from all before it as possible, in
@@ -306,7 +307,13 @@ def _looks(names, palette, known):
     fresh = ((color, shape) for shape in SHAPES for color in colors)
     taken = set(known.values())
     unused = (look for look in fresh if look not in taken)
-    return [known.get(name) or next(unused, (GREY, SHAPES[0])) for name in names]
+    looks = [known.get(name) or next(unused, None) for name in names]
+    if None in looks:
+        raise ValueError(
+            f"palette must have more than {len(colors)} colours for {len(names)} "
+            f"classes, as each colour has {len(SHAPES)} shapes"
+        )
+    return looks
 
 
 def _colors_of(palette, n):

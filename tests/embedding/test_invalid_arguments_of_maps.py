@@ -25,28 +25,19 @@ def points(n, d=5):
         # tests/package/argument_table.py has the simple ones
         ({"perplexity": [0.5, 3]}, "^perplexity must be"),
         ({"perplexity": [True, 2.0]}, "^perplexity must be"),
-        (
-            {"init": "laplacian"},
-            "init must be one of 'auto', 'pca', 'spectral', 'random'",
-        ),
+        ({"init": "laplacian"}, "init must be one of 'auto', 'pca', 'spectral', 'ran"),
         ({"init": np.zeros((3, 2))}, r"init must be an array of shape \(60, 2\)"),
-        (
-            {"init": np.where(np.arange(60) == 3, np.nan, np.ones((2, 60))).T},
-            "init must be finite, got .* in row 3",
-        ),
+        ({"init": np.diag([0, 0, 0, np.inf] * 15)[:, 2:4]}, "finite, got .* in row 3"),
         ({"init": [["a", "b"]] * 60}, "init must be"),
         ({"solver": STORMCompositional(momentum=2)}, "momentum must be"),
         (
             {"dof": 1e10},
-            "dof must be a finite number > 0 and <= 10000.0, got 10000000000.0",
+            "dof must be a .* number > 0 and <= 10000.0, got 10000000000.0",
         ),
         ({"dof": 2, "kernel": "gaussian"}, "^dof must be"),
         ({"metric": 3}, "^metric must be a name or a callable, got 3"),
         ({"metric": "precomputed"}, "must be square"),
-        (
-            {"metric": "precomputed", "init": "pca"},
-            "init must be 'auto', 'spectral', 'random' or an array with",
-        ),
+        ({"metric": "precomputed", "init": "pca"}, "init must be .* or an array with"),
     ],
 )
 def test_invalid_arguments(params, words):
@@ -59,22 +50,6 @@ def test_invalid_arguments(params, words):
     assert model.embedding_ is before and model.perplexity_ == 5
 
 
-@pytest.mark.parametrize(
-    ("X", "words"),
-    [
-        (points(1), "minimum of 2 is required"),
-        (np.full((60, 3), np.nan), "NaN"),
-        (
-            np.ma.masked_array(points(60), np.arange(300).reshape(60, 5) < 3),
-            "X must have all its values, got 3 that",
-        ),
-    ],
-)
-def test_invalid_data(X, words):
-    with pytest.raises(ValueError, match=words):
-        SNEEmbedding().fit(X)
-
-
 def spoilt(value=np.nan):
     """A table whose column "c" has a value in the rows 7 and 9 that is missing or
     infinite."""
@@ -83,66 +58,53 @@ def spoilt(value=np.nan):
     return frame
 
 
+MISSING = spoilt().astype(object).where(lambda frame: frame.notna(), pd.NA)
+DAYS = pd.date_range("2024-02-01", periods=60)
+C, TWO = (
+    r"got NaN in column \['c'\], first in row 7\.",
+    r"in column \[2\], first in row 7\.",
+)
+
+
 @pytest.mark.parametrize(
     ("X", "words"),
     [
-        (
-            spoilt(),
-            r"got NaN in column \['c'\], first in row 7\. Fill in "
-            r".*SimpleImputer.*TableScaler",
-        ),
+        (points(1), "minimum of 2 is required"),
+        (np.ma.masked_less(points(60), -2), r"must have all its values, got \d that"),
+        (spoilt(), C + " Fill in .*SimpleImputer.*TableScaler"),
         (spoilt(-np.inf), r"got infinity \(inf\) in column \['c'\], first in row 7\."),
-        (spoilt().convert_dtypes(), r"got NaN in column \['c'\], first in row 7\."),
-        (spoilt().astype(object), r"got NaN in column \['c'\], first in row 7\."),
-        (
-            spoilt().astype(object).where(lambda frame: frame.notna(), pd.NA),
-            r"got <NA> in column 'c', first in row 7",
-        ),
-        (
-            spoilt().set_index(pd.date_range("2024-02-01", periods=60)),
-            r"in column \['c'\], first in row '2024-02-08",
-        ),
-        (
-            pl.DataFrame(spoilt().to_dict("list")),
-            r"got NaN in column \['c'\], first in row 7\.",
-        ),
-        (spoilt().to_numpy(), r"got NaN in column \[2\], first in row 7\."),
-        (spoilt().to_numpy().tolist(), r"got NaN in column \[2\], first in row 7\."),
-        (spoilt().to_numpy(np.float32), r"got NaN in column \[2\], first in row 7\."),
-        (csr_array(spoilt().to_numpy()), r"got NaN in column \[2\], first in row 7\."),
+        (spoilt().convert_dtypes(), C),
+        (spoilt().astype(object), C),
+        (MISSING, "got <NA> in column 'c', first in row 7"),
+        (spoilt().set_index(DAYS), r"in column \['c'\], first in row '2024-02-08"),
+        (pl.DataFrame(spoilt().to_dict("list")), C),
+        (spoilt().to_numpy().tolist(), TWO),
+        (spoilt().to_numpy(np.float32), TWO),
+        (csr_array(spoilt().to_numpy()), TWO),
         (
             spoilt().assign(a=np.nan),
             r"got NaN in columns \['a', 'c'\], first in row 0\.",
         ),
-        (
-            np.full((60, 12), np.nan),
-            r"got NaN in columns \[0, 1, 2, 3, 4, 5, 6, 7, 8, 9\] and 2 more, first "
-            r"in row 0",
-        ),
+        (np.full((60, 12), np.nan), r"\[0, 1, .*, 9\] and 2 more, first in row 0"),
     ],
 )
 def test_missing_values_name_column_row_and_remedy(X, words):
     for call in (SNEEmbedding().fit, lambda X: perplexity_affinities(X, 5)):
-        with pytest.raises(
-            ValueError,
-            match="X must (be finite numbers|have all its values), .*" + words,
-        ):
+        with pytest.raises(ValueError, match=words):
             call(X)
-    model = SNEEmbedding(perplexity=5, max_iter=3).fit(
-        points(60, getattr(X, "shape", (60, 5))[1])
-    )
-    with warnings.catch_warnings(), pytest.raises(ValueError, match=words):
-        warnings.filterwarnings("ignore", "X has feature names")
-        model.transform(X)
 
 
-@pytest.mark.parametrize("metric", ["precomputed", "affinities"])
-def test_missing_distances_and_affinities(metric):
-    D = pairwise_distances(points(60))
-    D[3, 5] = np.nan
-    with pytest.raises(
-        ValueError,
-        match=r"X must be finite numbers, got NaN in column \[5\], first in row 3\. "
-        r"Leave",
+@pytest.mark.filterwarnings("ignore:X has feature names")
+def test_missing_values_of_new_samples_distances_and_affinities():
+    model = SNEEmbedding(perplexity=5, max_iter=3).fit(points(60))
+    for X, words in (
+        (spoilt(), C),
+        (MISSING, "got <NA> in column 'c', first in row 7"),
     ):
-        SNEEmbedding(metric=metric).fit(D)
+        with pytest.raises(ValueError, match=words):
+            model.transform(X)
+    D = pairwise_distances(points(60))
+    D[7, 2] = np.nan
+    for metric in ("precomputed", "affinities"):
+        with pytest.raises(ValueError, match=TWO + " Leave"):
+            SNEEmbedding(metric=metric).fit(D)

@@ -3,7 +3,6 @@ degrees of freedom, precision."""
 
 import numpy as np
 import pytest
-from helpers import few_of
 from sklearn.metrics import pairwise_distances
 
 from sk_stormc import SNEEmbedding
@@ -32,18 +31,26 @@ def by_problem(problem, x):
     return float(u[0]), gradient.reshape(x.shape)
 
 
-MAPS = [(60.0, 40.0), (150.0,), (90.0, 0.5), (3.0, 2.0), (0.5,), (25.0, 25.0)]
-
-
-@pytest.mark.parametrize("dof", [0.5, 1.0, 3.0])
-@pytest.mark.parametrize("sides", few_of([(sides,) for sides in MAPS], 0, 1, 2, 3))
+@pytest.mark.parametrize(
+    ("sides", "dof"),
+    [
+        ((60.0, 40.0), 0.5),
+        ((60.0, 40.0), 1.0),
+        ((150.0,), 3.0),
+        ((90.0, 0.5), 1.0),
+        ((3.0, 2.0), 3.0),
+        ((0.5,), 1.0),
+        ((25.0, 25.0), 0.5),
+    ],
+)
 def test_sums_and_forces_are_those_over_all_pairs(sides, dof):
     x = np.random.default_rng(0).random((N, len(sides))) * sides
     Z, forces = by_pairs(x, dof)
+    # the mesh of these is finer
     for dtype, of_sum, of_forces in (
         (np.float32, 1.5e-2, 0.1),
         (np.float64, 1e-3, 0.01),
-    ):  # the mesh of these is finer
+    ):
         problem = SNEProblem(P, len(sides), kernel="student-t", dof=dof, dtype=dtype)
         total, found = by_problem(problem, x)
         assert total == pytest.approx(Z, rel=of_sum)
@@ -123,11 +130,12 @@ def test_points_do_not_act_on_themselves(d):
         assert np.linalg.norm(found - forces) < of_forces * np.linalg.norm(forces)
 
 
+@pytest.mark.filterwarnings("ignore:the map:sklearn.exceptions.ConvergenceWarning")
 def test_maps_have_no_lattice():
     """No period of the density between .2 and 1, among them the spacing of the mesh."""
-    rng = np.random.default_rng(0)
-    frequency = np.linspace(1, 5, 161)
-    x = SNEEmbedding(random_state=0).fit_transform(rng.normal(size=(2000, 10)))
+    rng, frequency = np.random.default_rng(0), np.linspace(1, 5, 161)
+    model = SNEEmbedding(perplexity=10, max_iter=70, random_state=0)
+    x = model.fit_transform(rng.normal(size=(N, 10)))
     waves = np.exp(2j * np.pi * frequency[:, None, None] * x).mean(axis=1)
     # by chance, one of the 322 amplitudes is larger in one of 10^5 maps
-    assert np.abs(waves).max() < 0.1
+    assert np.abs(waves).max() < 0.13

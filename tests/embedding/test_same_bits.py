@@ -16,7 +16,7 @@ from sk_stormc.embedding import (
 from sk_stormc.embedding.neighbors import inverted_file
 from sk_stormc.utils import threads as module
 
-DIGITS = load_digits().data[:1500]
+DIGITS = load_digits().data[:1100]
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -44,22 +44,14 @@ def small_parts(monkeypatch):
 )  # fmt: skip
 def test_same_bits_for_any_number_of_threads(params):
     X, found = DIGITS.astype(np.float32), []
-    for n_jobs in (1, 2, 4):
+    for n_jobs in (1, 3):
         model = SNEEmbedding(
-            **{"perplexity": 10, "max_iter": 6, "random_state": 0, "n_jobs": n_jobs}
+            **{"perplexity": 10, "max_iter": 3, "random_state": 0, "n_jobs": n_jobs}
             | params
         )
-        places, distances = model.fit(X).transform(X[:700] + 0.25, return_distance=True)
-        found.append(
-            (
-                model.embedding_,
-                model.loss_curve_,
-                model.kl_divergence_,
-                places,
-                distances,
-            )
-        )
+        placed = model.fit(X).transform(X[:200] + 0.25, return_distance=True)
+        values = model.embedding_, model.loss_curve_, model.kl_divergence_, *placed
+        found.append(values)
     assert np.ptp(found[0][0]) > 0
-    for more in found[1:]:
-        for one, other in zip(found[0], more, strict=True):
-            np.testing.assert_array_equal(one, other)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)

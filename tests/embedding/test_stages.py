@@ -9,6 +9,7 @@ import pytest
 from helpers import Callback, few_of
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.neighbors import NearestNeighbors
 
 from sk_stormc import SNEEmbedding, STORMCompositional
 from sk_stormc.callbacks import Checkpoint, EarlyStopping, TimeLimit
@@ -32,52 +33,42 @@ def new_map(max_iter, **params):
 
 
 def test_early_exaggeration():
-    plain = new_map(100, kernel="gaussian", perplexity=10).fit(DIGITS[:200])
-    early = clone(plain).set_params(early_exaggeration=4).fit(DIGITS[:200])
-    assert plain.n_iter_ == early.n_iter_ == 100
-    assert plain.ifo_[-1] + 3 * 200 == early.ifo_[-1]  # a second start
+    data = DIGITS[:120]
+    plain = new_map(50, kernel="gaussian", perplexity=10).fit(data)
+    early = clone(plain).set_params(early_exaggeration=4).fit(data)
+    assert plain.n_iter_ == early.n_iter_ == 50
+    assert plain.ifo_[-1] + 3 * 120 == early.ifo_[-1]  # a second start
     assert plain.loss_curve_[0] == early.loss_curve_[0]  # without the exaggeration
     assert not np.array_equal(plain.embedding_, early.embedding_)
     # the first fifth of the iterations, in which there are no records
-    assert (
-        early.record_iterations_[:2].tolist() == [0, 20]
-        and 0 < plain.record_iterations_[1] < 20
-    )
-    budget = new_map("auto", solver=STORMCompositional(max_ifo=20_000)).fit(
-        DIGITS[:200]
-    )
-    assert budget.ifo_[-1] <= 20_000 + 600 and budget.stop_reason_ == "max_ifo"
+    assert early.record_iterations_[:2].tolist() == [0, 10]
+    assert 0 < plain.record_iterations_[1] < 10
+    solver = STORMCompositional(max_ifo=10_000)
+    budget = new_map("auto", solver=solver).fit(data)
+    assert budget.ifo_[-1] <= 10_000 + 360 and budget.stop_reason_ == "max_ifo"
 
 
 def test_exaggeration_to_the_end_makes_maps_denser():
-    plain = new_map(80).fit(X)
+    plain = new_map(60).fit(X)
     dense = clone(plain).set_params(exaggeration=4).fit(X)
     assert dense.embedding_.std() < 0.4 * plain.embedding_.std()
     assert dense.kl_divergence_ > 1.2 * plain.kl_divergence_
     assert dense.loss_curve_[-1] == pytest.approx(dense.kl_divergence_, rel=1e-3)
-    assert (
-        np.mean(
-            Y[
-                np.square(dense.embedding_[:, None] - dense.embedding_)
-                .sum(axis=2)
-                .argsort()[:, 1]
-            ]
-            == Y
-        )
-        > 0.9
-    )
+    nearest = NearestNeighbors(n_neighbors=1).fit(dense.embedding_)
+    nearest = nearest.kneighbors(return_distance=False)[:, 0]
+    assert np.mean(Y[nearest] == Y) > 0.85
 
 
+@pytest.mark.slow
 def test_data_without_clusters_do_not_become_one_point():
     # an early stage of a fifth of 300 iterations would draw them together until float32
     # has nothing left
-    model = SNEEmbedding(max_iter=300, random_state=0).fit(
-        np.random.default_rng(1).normal(size=(400, 20))
-    )
+    data = np.random.default_rng(1).normal(size=(400, 20))
+    model = SNEEmbedding(max_iter=300, random_state=0).fit(data)
     assert model.embedding_.std() > 1 and model.record_iterations_[1] == 30
 
 
-@pytest.mark.parametrize("seed", [0, 2, 3])
+@pytest.mark.parametrize("seed", few_of([0, 2, 3], 1))
 def test_a_perplexity_near_a_third_of_the_samples_does_not_leave_a_line(seed):
     """With the full early exaggeration, the map grows in one of its two dimensions
     only."""
@@ -85,9 +76,8 @@ def test_a_perplexity_near_a_third_of_the_samples_does_not_leave_a_line(seed):
     data = rng.normal(size=(40, 10)) + rng.normal(0, 4, (6, 10))[np.arange(40) % 6]
     model = new_map("auto", perplexity=13).fit(data)
     without = new_map("auto", perplexity=13, early_exaggeration=1).fit(data)
-    wide, narrow = np.linalg.svd(
-        model.embedding_ - model.embedding_.mean(axis=0), compute_uv=False
-    )
+    centred = model.embedding_ - model.embedding_.mean(axis=0)
+    wide, narrow = np.linalg.svd(centred, compute_uv=False)
     assert narrow > 0.45 * wide
     assert model.kl_divergence_ < 1.3 * without.kl_divergence_
 
@@ -95,19 +85,16 @@ def test_a_perplexity_near_a_third_of_the_samples_does_not_leave_a_line(seed):
 def test_maps_of_tight_groups_are_rescaled():
     """They have a second early stage, half as long as the others, and are drawn out
     after it."""
-    tight, loose = (
-        new_map(60, perplexity=10).fit(data) for data in (TIGHT, DIGITS[:1100])
+    tight, loose, spatial = (
+        new_map(60, perplexity=10, n_components=d).fit(data)
+        for data, d in ((TIGHT, 2), (DIGITS[:1100], 2), (TIGHT, 3))
     )
-    assert (
-        tight.record_iterations_[:3].tolist() == [0, 12, 36]
-        and loose.record_iterations_[1] == 12
-    )
-    assert loose.record_iterations_[2] < 36 and tight.n_iter_ == loose.n_iter_ == 60
+    assert tight.record_iterations_[:3].tolist() == [0, 12, 36]
+    assert loose.record_iterations_[1] == 12 and loose.record_iterations_[2] < 36
+    assert spatial.record_iterations_[2] < 36
+    assert tight.n_iter_ == loose.n_iter_ == 60
     assert tight.loss_curve_[3] < 0.5 * tight.loss_curve_[2]  # in one iteration
     assert loose.loss_curve_[2] > 0.5 * loose.loss_curve_[1]
-    assert (
-        new_map(60, perplexity=10, n_components=3).fit(TIGHT).record_iterations_[2] < 36
-    )
 
 
 class StopAt(Callback):
@@ -138,64 +125,53 @@ def whole():
 
 @pytest.mark.parametrize(
     ("n_iter", "interrupts"),
-    [(1, True), (4, False), (5, True), (11, False), (12, True), (13, False)],
+    few_of(
+        [(1, True), (4, False), (5, True), (11, False), (12, True), (13, False)],
+        0,
+        3,
+        5,
+    ),
 )  # in each of three stages, and at their ends
 def test_a_rescaled_map_has_the_same_bits_when_it_is_resumed(whole, n_iter, interrupts):
     every = {"record_every": 1, "perplexity": 8}
     stopped = new_map(20, **every).set_callbacks(StopAt(n_iter, interrupts))
     with pytest.raises(KeyboardInterrupt) if interrupts else nullcontext():
         stopped.fit(TIGHT)
-    assert stopped.n_iter_ == n_iter and stopped.stop_reason_ == (
-        "interrupted" if interrupts else "callback"
-    )
+    reason = "interrupted" if interrupts else "callback"
+    assert (stopped.n_iter_, stopped.stop_reason_) == (n_iter, reason)
     stopped.set_callbacks().resume(TIGHT)
     for name in ("embedding_", "loss_curve_", "ifo_", "record_iterations_"):
         np.testing.assert_array_equal(getattr(stopped, name), getattr(whole, name))
 
 
 def test_optimize_continues_with_the_map():
-    model = new_map(30).fit(X)
+    model = new_map(15).fit(X)
     before = clone(model).fit(X)
     assert model.optimize(20, exaggeration=3, record_every=5) is model
-    assert model.n_iter_ == 50 and model.embedding_.std() < before.embedding_.std()
+    assert model.n_iter_ == 35 and model.embedding_.std() < before.embedding_.std()
     kept = len(before.loss_curve_)
     for name in ("loss_curve_", "ifo_", "record_iterations_"):
-        np.testing.assert_array_equal(
-            getattr(model, name)[:kept], getattr(before, name)
-        )
-    of_stage = model.record_iterations_[kept:]
-    assert (
-        len(of_stage) == 5
-        and of_stage[-1] == 50
-        and (np.diff(of_stage[:-1]) == 5).all()
-    )
-    assert (
-        model.n_evaluations_["inner"] > before.n_evaluations_["inner"]
-        and (np.diff(model.ifo_) > 0).all()
-    )
+        of_fit = getattr(model, name)[:kept]
+        np.testing.assert_array_equal(of_fit, getattr(before, name))
+    assert model.record_iterations_[kept:].tolist() == [19, 24, 29, 34, 35]
+    assert model.n_evaluations_["inner"] > before.n_evaluations_["inner"]
+    assert (np.diff(model.ifo_) > 0).all()
     dense = model.kl_divergence_
-    model.optimize(60)
-    assert model.n_iter_ == 110 and model.kl_divergence_ < min(
-        dense, 1.01 * before.kl_divergence_
-    )
+    model.optimize(40)
+    least = min(dense, 1.01 * before.kl_divergence_)
+    assert model.n_iter_ == 75 and model.kl_divergence_ < least
     np.testing.assert_array_equal(model.transform(X), model.embedding_)
-    again = before.optimize(20, exaggeration=3).optimize(60)
+    again = before.optimize(20, exaggeration=3).optimize(40)
     np.testing.assert_array_equal(again.embedding_, model.embedding_)
-    twin = pickle.loads(pickle.dumps(again)).optimize(10)
-    np.testing.assert_array_equal(twin.embedding_, again.optimize(10).embedding_)
 
 
 def test_optimize_with_a_learning_rate():
-    model = new_map(30).fit(X)
-    before = model.embedding_
-    moved = [
-        np.abs(
-            clone(model).fit(X).optimize(10, learning_rate=rate).embedding_ - before
-        ).max()
-        for rate in (1e-3, 1.0)
-    ]
+    model, moved = new_map(10).fit(X), []
+    for rate in (1e-3, 1.0):
+        further = pickle.loads(pickle.dumps(model)).optimize(5, learning_rate=rate)
+        moved.append(np.abs(further.embedding_ - model.embedding_).max())
     assert 0 < moved[0] < 0.1 * moved[1]
-    exact = new_map(10, solver="lbfgs").fit(X[:100])
+    exact = new_map(10, solver="lbfgs").fit(X[:60])
     with pytest.raises(ValueError, match="^learning_rate must be None for LBFGS"):
         exact.optimize(5, learning_rate=0.1)
     assert exact.optimize(5).n_iter_ > 10
@@ -206,7 +182,7 @@ def test_optimize_with_a_learning_rate():
     [
         (
             {"n_components": 3},
-            "n_components must stay 2 for optimize, got 3: another map needs a new fit",
+            "n_components must stay 2 for .* another map needs a new fit",
         ),
         (
             {"kernel": "gaussian"},
@@ -232,9 +208,8 @@ def test_callbacks_of_every_iteration():
     class Widths(Callback):
         def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
             if fitted_estimator is not None and context.max_subtasks == 0:
-                seen.append(
-                    (fitted_estimator.n_iter_, fitted_estimator.embedding_.std())
-                )
+                width = fitted_estimator.embedding_.std()
+                seen.append((fitted_estimator.n_iter_, width))
             return False
 
     seen = []
@@ -243,48 +218,34 @@ def test_callbacks_of_every_iteration():
     np.testing.assert_array_equal(model.record_iterations_, np.arange(21))
     seen.clear()
     model.optimize(7, record_every=1)
-    assert [t for t, _ in seen] == list(range(21, 28)) and len(
-        {width for _, width in seen}
-    ) == 7
-    assert (
-        model.set_callbacks(EarlyStopping(patience=1, min_delta=0.5))
-        .optimize(50)
-        .stop_reason_
-        == "callback"
-    )
+    assert [t for t, _ in seen] == list(range(21, 28))
+    assert len({width for _, width in seen}) == 7
+    model.set_callbacks(EarlyStopping(patience=1, min_delta=0.5))
+    assert model.optimize(50).stop_reason_ == "callback"
 
 
 @pytest.mark.parametrize(
     ("kernel", "d"), few_of([("student-t", 2), ("gaussian", 3)], 0)
 )
 def test_resume_with_a_larger_max_iter(kernel, d):
-    short = new_map(30, n_components=d, kernel=kernel).fit(DIGITS[:500])
-    long = clone(short).set_params(max_iter=100).fit(DIGITS[:500])
+    short = new_map(30, n_components=d, kernel=kernel).fit(X)
+    long = clone(short).set_params(max_iter=100).fit(X)
     again = pickle.loads(pickle.dumps(short))
-    resumed = short.set_params(max_iter=100).resume(DIGITS[:500])
+    resumed = short.set_params(max_iter=100).resume(X)
     assert resumed.n_iter_ == resumed.record_iterations_[-1] == 100
     # most of what the longer fit gains
-    assert resumed.kl_divergence_ < long.kl_divergence_ + 0.25 * (
-        again.kl_divergence_ - long.kl_divergence_
-    )
+    gain = again.kl_divergence_ - long.kl_divergence_
+    assert resumed.kl_divergence_ < long.kl_divergence_ + 0.35 * gain
     kept = len(again.loss_curve_)
     np.testing.assert_array_equal(resumed.loss_curve_[:kept], again.loss_curve_)
-    assert (
-        len(resumed.loss_curve_)
-        == len(resumed.ifo_)
-        == len(resumed.record_iterations_)
-        > kept
-    )
-    assert (np.diff(resumed.ifo_) > 0).all() and (
-        np.diff(resumed.record_iterations_) > 0
-    ).all()
-    np.testing.assert_array_equal(
-        again.set_params(max_iter=100).resume(DIGITS[:500]).embedding_,
-        resumed.embedding_,
-    )
-    before = resumed.embedding_
+    records = resumed.ifo_, resumed.record_iterations_, resumed.loss_curve_
+    assert len(set(map(len, records))) == 1 and len(resumed.ifo_) > kept
+    assert all((np.diff(numbers) > 0).all() for numbers in records[:2])
     # there is nothing left to do
-    np.testing.assert_array_equal(resumed.resume(DIGITS[:500]).embedding_, before)
+    before = resumed.embedding_
+    np.testing.assert_array_equal(resumed.resume(X).embedding_, before)
+    again.set_params(max_iter=100).resume(X)
+    np.testing.assert_array_equal(again.embedding_, before)
 
 
 def test_iterations_that_make_a_map_worse_are_left_out():
@@ -299,60 +260,49 @@ def test_iterations_that_make_a_map_worse_are_left_out():
 
 
 def test_a_stage_that_a_callback_ended_is_resumed(tmp_path):
-    saved, model = Checkpoint(tmp_path / "map.npz"), new_map(20)
-    whole = clone(model).fit(X).optimize(30, exaggeration=2.0)
-    part = (
-        clone(model)
-        .fit(X)
-        .set_callbacks(saved, TimeLimit(0))
-        .optimize(30, exaggeration=2.0)
-    )
-    assert part.stop_reason_ == "callback" and part.n_iter_ < 50
+    saved, model, data = Checkpoint(tmp_path / "map.npz"), new_map(10), DIGITS[:120]
+    stage = {"n_iter": 15, "exaggeration": 2.0}
+    whole = clone(model).fit(data).optimize(**stage)
+    part = clone(model).fit(data).set_callbacks(saved, TimeLimit(0)).optimize(**stage)
+    assert part.stop_reason_ == "callback" and part.n_iter_ < 25
     part.set_callbacks()
-    for resumed in (part.resume(X), clone(model).set_callbacks(saved).resume(X)):
-        np.testing.assert_array_equal(resumed.embedding_, whole.embedding_)
-        np.testing.assert_array_equal(
-            resumed.record_iterations_, whole.record_iterations_
-        )
-        assert resumed.n_iter_ == 50 and resumed.kl_divergence_ == whole.kl_divergence_
+    for resumed in (part.resume(data), clone(model).set_callbacks(saved).resume(data)):
+        assert resumed.n_iter_ == 25 and resumed.kl_divergence_ == whole.kl_divergence_
+        for name in ("embedding_", "record_iterations_"):
+            np.testing.assert_array_equal(getattr(resumed, name), getattr(whole, name))
     # what fit has, and the stage
-    assert part.set_params(max_iter=45).resume(X).n_iter_ == 75
+    assert part.set_params(max_iter=22).resume(data).n_iter_ == 37
 
 
 def test_a_file_has_the_plan_of_the_stages(tmp_path):
-    saved, model = Checkpoint(tmp_path / "map.npz"), new_map(20)
-    whole = clone(model).fit(X)
-    for max_iter in (20, 40):
+    saved, model, data = Checkpoint(tmp_path / "map.npz"), new_map(10), DIGITS[:120]
+    whole = clone(model).fit(data)
+    for max_iter in (10, 20):
         # it ends after its first pass
-        clone(model).set_callbacks(saved, TimeLimit(0)).fit(X)
-        resumed = (
-            clone(model).set_params(max_iter=max_iter).set_callbacks(saved).resume(X)
-        )
-        np.testing.assert_array_equal(
-            resumed.embedding_, whole.set_params(max_iter=max_iter).resume(X).embedding_
-        )
+        clone(model).set_callbacks(saved, TimeLimit(0)).fit(data)
+        resumed = clone(model).set_params(max_iter=max_iter).set_callbacks(saved)
+        expected = whole.set_params(max_iter=max_iter).resume(data).embedding_
+        np.testing.assert_array_equal(resumed.resume(data).embedding_, expected)
 
 
 @pytest.mark.parametrize(("verbose", "kernel"), [(1, "student-t"), (True, "gaussian")])
 def test_verbose_prints_one_table(verbose, kernel, capsys):
-    model = new_map(30, kernel=kernel, verbose=verbose).fit(X)
+    model = new_map(30, kernel=kernel, verbose=verbose).fit(NORMAL)
     header, *lines = capsys.readouterr().out.splitlines()
     assert header.split() == ["iteration", "KL", "divergence", "seconds"]
     assert {len(line) for line in lines} == {len(header)}
+    seconds = [float(line.split()[-1]) for line in lines]
+    assert seconds == sorted(seconds) and min(seconds) >= 0
     parts, lines = lines[:3], lines[3:]
     assert [line.split()[0] for line in parts] == ["neighbors", "affinities", "start"]
-    seconds = [float(line.split()[-1]) for line in (*parts, *lines)]
-    assert seconds == sorted(seconds) and min(seconds) >= 0
     early = [line for line in lines if line.split()[0] == "early"]
     assert len(early) >= 3 if kernel == "student-t" else not early
-    records = [
-        (int(i), float(d))
-        for i, d, _ in (line.replace("early", "").split() for line in lines)
-    ]
+    rows = [line.replace("early", "").split() for line in lines]
+    records = [(int(row[0]), float(row[1])) for row in rows]
     assert records == sorted(set(records), key=lambda record: record[0])
     kept = zip(model.record_iterations_, model.loss_curve_, strict=True)
     assert {(int(i), float(f"{d:.6f}")) for i, d in kept} <= set(records)
-    silent = clone(model).set_params(verbose=0).fit(X)
+    silent = clone(model).set_params(verbose=0).fit(NORMAL)
     assert not capsys.readouterr().out
     for name in ("embedding_", "loss_curve_", "ifo_"):
         np.testing.assert_array_equal(getattr(silent, name), getattr(model, name))

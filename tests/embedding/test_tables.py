@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -103,63 +102,51 @@ def test_missing_values_are_at_the_mean_and_change_nothing_else(column):
     np.testing.assert_array_equal(scaler.transform(gone)[:, :-1], 0)
 
 
+DAYS = [f"2024-03-0{k}" for k in (1, 2, 5, 3)]
+NUMBERS = np.array([1, 2, 5, 3])
+
+
 @pytest.mark.parametrize(
     "values",
     [
-        pd.Series([1, 2, 5, 3]),
-        pd.Series([1.0, 2.0, 5.0, 3.0], dtype=np.float32),
+        pd.Series(NUMBERS, dtype=np.float32),
         pd.array([1, 2, 5, 3], dtype="Int64"),
         pd.array([1, 2, 5, 3], dtype="Float32"),
         ["1", "2", "5", "3"],
         [decimal.Decimal(k) for k in (1, 2, 5, 3)],
-        pd.to_timedelta([1, 2, 5, 3], unit="h"),
-        pd.to_datetime(["2024-03-01", "2024-03-02", "2024-03-05", "2024-03-03"]),
-        pd.to_datetime(
-            ["2024-03-01", "2024-03-02", "2024-03-05", "2024-03-03"], utc=True
-        ).as_unit("s"),
+        pd.to_timedelta(NUMBERS, unit="h"),
+        pd.to_datetime(DAYS),
+        pd.to_datetime(DAYS, utc=True).as_unit("s"),
         [datetime.date(2024, 3, k) for k in (1, 2, 5, 3)],
-        pd.PeriodIndex(
-            ["2024-03-01", "2024-03-02", "2024-03-05", "2024-03-03"], freq="D"
-        ),
-        1.7e9
+        pd.PeriodIndex(DAYS, freq="D"),
         # seconds since 1970, which float32 would make one number
-        + np.array([1, 2, 5, 3]),
-        1e300 * np.array([1, 2, 5, 3]),
-        1e-300 * np.array([1, 2, 5, 3]),
+        1.7e9 + NUMBERS,
+        1e300 * NUMBERS,
+        1e-300 * NUMBERS,
     ],
     ids=lambda values: str(getattr(values, "dtype", type(values[0]).__name__)),
 )
 def test_types_of_numbers_and_dates(values):
-    expected = (np.array([1, 2, 5, 3]) - 2.75) / np.std([1, 2, 5, 3])
-    Z = TableScaler().fit_transform(pd.DataFrame({"a": values}))
-    np.testing.assert_allclose(Z.ravel(), expected, rtol=1e-6)
+    Z = TableScaler().fit_transform(pd.DataFrame({"a": values})).ravel()
+    np.testing.assert_allclose(Z, (NUMBERS - 2.75) / NUMBERS.std(), rtol=1e-6)
 
 
 def test_frames_of_polars_and_arrays():
     frame = table()
-    other = pl.DataFrame(
-        {
-            name: pl.Series(frame[name].astype(str), dtype=pl.Categorical)
-            if name == "zone"
-            else frame[name].to_list()
-            for name in frame
-        }
-    )
+    other = pl.DataFrame({name: frame[name].astype(object).to_list() for name in frame})
+    other = other.with_columns(pl.col("zone").cast(pl.String).cast(pl.Categorical))
     expected, scaler = TableScaler().fit_transform(frame), TableScaler()
     np.testing.assert_allclose(scaler.fit_transform(other), expected, atol=1e-12)
-    assert scaler.set_output(transform="polars").transform(other[:5]).columns == list(
-        scaler.get_feature_names_out()
-    )
-    np.testing.assert_allclose(
-        TableScaler().fit(frame).transform(other[7:9]), expected[7:9], atol=1e-12
-    )
+    some = scaler.set_output(transform="polars").transform(other[:5])
+    assert some.columns == list(scaler.get_feature_names_out())
+    rows = TableScaler().fit(frame).transform(other[7:9])
+    np.testing.assert_allclose(rows, expected[7:9], atol=1e-12)
     mixed = TableScaler().fit([[1, "a"], [2, "b"], [None, "a"]])
     assert mixed.kinds_ == {0: "number", 1: "category"}
     assert mixed.get_feature_names_out().tolist() == ["x0", "x1_a", "x1_b"]
     assert mixed.get_feature_names_out(["u", "v"]).tolist() == ["u", "v_a", "v_b"]
-    masked = np.ma.array(
-        [[1.0, 5.0], [2.0, 6.0], [9.0, 7.0]], mask=[[0, 0], [0, 0], [1, 0]]
-    )
+    # whose fill_value is 9
+    masked = np.ma.masked_equal([[1.0, 5.0], [2.0, 6.0], [9.0, 7.0]], 9.0)
     np.testing.assert_allclose(TableScaler().fit_transform(masked)[:, 0], [-1, 1, 0])
 
 
@@ -167,15 +154,10 @@ def test_conventions():
     frame = table().set_index(pd.date_range("2024", periods=N))
     scaler = TableScaler().set_output(transform="pandas").fit(frame)
     Z = scaler.transform(frame)
-    assert Z.index.equals(frame.index) and list(Z) == list(
-        scaler.get_feature_names_out()
-    )
-    pd.testing.assert_frame_equal(
-        pickle.loads(pickle.dumps(scaler)).transform(frame[:3]), Z[:3]
-    )
-    assert clone(scaler).get_params() == {"max_categories": 40} and not hasattr(
-        clone(scaler), "kinds_"
-    )
+    assert Z.index.equals(frame.index)
+    assert list(Z) == list(scaler.get_feature_names_out())
+    copied = pickle.loads(pickle.dumps(scaler))
+    pd.testing.assert_frame_equal(copied.transform(frame[:3]), Z[:3])
     # rows do not depend on each other
     pd.testing.assert_frame_equal(scaler.transform(frame[4:5]), Z[4:5])
     with pytest.raises(ValueError, match="same order"):
@@ -188,21 +170,13 @@ def test_new_values_are_missing_with_a_warning():
     frame = table()
     scaler = TableScaler().fit(frame)
     Z, names = scaler.transform(frame), scaler.get_feature_names_out()
-    for label, value, words in [
-        (
-            "city",
-            "Oslo",
-            "column 'city' of X holds 'Oslo', which is taken as missing, because fit "
-            "has not seen it",
-        ),
-        (
-            "born",
-            "long ago",
-            "column 'born' of X holds 'long ago', .* because it is no date",
-        ),
-    ]:
+    for label, value, reason in (
+        ("city", "Oslo", "because fit has not seen it"),
+        ("born", "long ago", "because it is no date"),
+    ):
         new = frame.copy()
         new.loc[2, label] = value
+        words = f"column '{label}' of X holds '{value}', which is .* missing, {reason}"
         with pytest.warns(UserWarning, match=words) as caught:
             found = scaler.transform(new)
         assert len(caught) == 1
@@ -218,50 +192,31 @@ def test_new_values_are_missing_with_a_warning():
 @pytest.mark.parametrize(
     ("label", "values", "words"),
     [
-        (
-            "income",
-            "much",
-            "column 'income' of X must hold numbers, as in fit, got 'much'",
-        ),
-        (
-            "income",
-            pd.Timestamp("2024"),
-            "column 'income' of X must hold numbers, as in fit, got Timestamp",
-        ),
-        ("since", 2024, "column 'since' of X must hold dates, as in fit, got 2024"),
-        ("income", np.inf, "column 'income' of X must be finite, got inf in row 0"),
+        ("income", "much", "must hold numbers, as in fit, got 'much'"),
+        ("income", pd.Timestamp("2024"), "must hold numbers, as in fit, got Timestamp"),
+        ("since", 2024, "must hold dates, as in fit, got 2024"),
+        ("income", np.inf, "must be finite, got inf in row 0"),
     ],
 )
 def test_columns_of_another_kind(label, values, words):
     frame = table()
-    with pytest.raises(ValueError, match=words):
-        TableScaler().fit(frame).transform(frame.assign(**{label: values}))
+    scaler = TableScaler().fit(frame)
+    with pytest.raises(ValueError, match=f"column '{label}' of X {words}"):
+        scaler.transform(frame.assign(**{label: values}))
 
 
 @pytest.mark.parametrize(
     ("X", "words"),
     [
-        (
-            table()[["income", "rooms", "income"]],
-            "a name of its own for each column, got 'income' twice",
-        ),
+        (table()[["rooms", "rooms"]], "its own for each column, got 'rooms' twice"),
         (
             table()[["same", "empty"]],
-            "a column with different values, got none: {'same': 'one value', 'empty'",
+            "different values, got none: {'same': 'one value'",
         ),
         (table()[:1], "at least two rows, got n_samples=1"),
-        (
-            pd.DataFrame({"a": [1.0, np.inf]}, index=["u", "v"]),
-            "column 'a' of X must be finite, got inf in row 'v'",
-        ),
-        (
-            pd.DataFrame({"a": [1j, 2j]}),
-            "column 'a' of X must hold numbers, dates, texts or categories, got 1j",
-        ),
-        (
-            pd.DataFrame({"a": [[1], [2]]}),
-            r"column 'a' of X must hold numbers, dates, texts or categories, got \[1\]",
-        ),
+        (pd.DataFrame({"a": [1.0, np.inf]}, index=["u", "v"]), "got inf in row 'v'"),
+        (pd.DataFrame({"a": [1j, 2j]}), "must hold numbers, dates, .*, got 1j"),
+        (pd.DataFrame({"a": [[1], [2]]}), r"must hold numbers, dates, .*, got \[1\]"),
         (pl.LazyFrame({"a": [1, 2]}), "X must be in memory, got a LazyFrame"),
     ],
 )
@@ -274,10 +229,8 @@ def test_texts_with_many_values_are_left_out_with_a_warning_if_some_repeat():
     names = [f"name {k}" for k in range(60)]
     frame = pd.DataFrame({"a": range(60), "b": [*names[:50], *names[:10]], "c": names})
     scaler = TableScaler()
-    with pytest.warns(
-        UserWarning,
-        match=r"more than 40 different texts or categories are left out: \['b'\]",
-    ):
+    words = r"more than 40 different texts or categories are left out: \['b'\]"
+    with pytest.warns(UserWarning, match=words):
         scaler.fit(frame)
     assert scaler.left_out_ == {"b": "50 different values", "c": "60 different values"}
     with warnings.catch_warnings():
@@ -285,55 +238,26 @@ def test_texts_with_many_values_are_left_out_with_a_warning_if_some_repeat():
         assert TableScaler(max_categories=50).fit_transform(frame).shape == (60, 51)
 
 
-def test_values_that_all_differ_do_not_change_which_rows_are_neighbours():
-    """The reason for which names are left out without a warning."""
-    frame = pd.DataFrame(
-        {
-            "a": np.random.default_rng(0).normal(size=30),
-            "b": [f"{k}!" for k in range(30)],
-        }
-    )
-    with_names = TableScaler(max_categories=30).fit_transform(frame)
-    D = np.square(with_names[:, None] - with_names).sum(axis=2)
-    without = np.square(with_names[:, None, 0] - with_names[:, 0])
-    off = ~np.eye(30, dtype=bool)
-    np.testing.assert_allclose(D[off] - without[off], (D - without)[0, 1])
-
-
 def test_without_skrub_an_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "skrub", None)
-    with pytest.raises(
-        ImportError, match=r'TableScaler needs skrub: pip install "sk_stormc\[tables\]"'
-    ):
+    words = r'TableScaler needs skrub: pip install "sk_stormc\[tables\]"'
+    with pytest.raises(ImportError, match=words):
         TableScaler().fit(table())
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_in_a_pipeline():
-    frame = table()
-    with pytest.raises(
-        ValueError,
-        match=r"column 'city' holds \w+: .* sk_stormc.preprocessing.TableScaler",
-    ):
-        SNEEmbedding().fit(frame)
-    model = make_pipeline(
-        TableScaler(), SNEEmbedding(perplexity=5, max_iter=30, random_state=0)
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        places = model.fit_transform(frame)
+    frame, model = table(), SNEEmbedding(perplexity=5, max_iter=5, random_state=0)
+    words = r"column 'city' holds \w+: .* sk_stormc.preprocessing.TableScaler"
+    with pytest.raises(ValueError, match=words):
+        model.fit(frame)
+    model = make_pipeline(TableScaler(), model)
+    places = model.fit_transform(frame)
     np.testing.assert_allclose(model.transform(frame[:5]), places[:5], atol=1e-6)
 
 
 def test_units_do_not_matter():
-    """A column in a small unit, and a rare category, do not dominate."""
-    rng = np.random.default_rng(1)
-    kind = np.repeat([0, 1], 50)
-    frame = pd.DataFrame(
-        {
-            "mm": 1000 * (kind + 0.1 * rng.normal(size=100)),
-            "rare": ["odd"] * 3 + ["usual"] * 97,
-        }
-    )
-    Z = TableScaler().fit_transform(frame)
-    grams = TableScaler().fit_transform(frame.assign(mm=frame.mm / 1e9))
-    np.testing.assert_allclose(Z, grams)
+    frame = table()
+    grams = frame.assign(income=frame["income"] * 1e-9)
+    Z, same = (TableScaler().fit_transform(some) for some in (frame, grams))
+    np.testing.assert_allclose(Z, same)
