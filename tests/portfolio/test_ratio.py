@@ -146,18 +146,6 @@ def test_a_limit_equal_to_the_least_risk(measure):
         assert risk(R @ found, measure) <= limit * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("measure", slow_but(["cvar", "downside", "cdar"], "cvar"))
-def test_a_limit_of_the_risk_sets_the_size(measure):
-    """Such fits were refused, "because the best portfolio is the empty one"."""
-    R = make_returns(100, 4)
-    largest = -ratio(
-        R, risk_measure=measure, constraint=None, max_gross=1.0
-    ).loss_curve_[-1]
-    portfolio = fit(R, risk_measure=measure, constraint=None, max_risk=0.01)
-    assert -portfolio.loss_curve_[-1] == pytest.approx(0.01 * largest, rel=1e-6)
-    assert portfolio.dual_gap_ <= 1e-4 * 0.01 * largest
-
-
 def test_limits_that_are_missed_are_named():
     """The advice was to raise max_iter."""
     R, row = make_returns(), [1.0, 1, 0, 0, 0, 0]
