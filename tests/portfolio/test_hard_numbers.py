@@ -7,6 +7,7 @@ import definitions
 import numpy as np
 import pytest
 from definitions import make_returns, risk
+from definitions import strict_fit as fit
 
 from sk_stormc import CompositionalPortfolio
 
@@ -21,13 +22,6 @@ def heavy(n_periods, n_assets, seed=0):
     own = 0.01 * rng.standard_t(4, (n_periods, n_assets))
     own *= rng.uniform(0.5, 1.5, n_assets)
     return 0.0003 + 0.00025 * rng.normal(size=n_assets) + factors + own
-
-
-def fit(R, **params):
-    """A fit that does not warn."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return CompositionalPortfolio(**{"constraint": "long_only"} | params).fit(R)
 
 
 @pytest.mark.parametrize("costs", [False, True])

@@ -6,22 +6,13 @@ import warnings
 import numpy as np
 import pytest
 from definitions import MEASURES, make_returns, risk
+from definitions import strict_fit as fit
 from helpers import slow_but
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import CompositionalPortfolio, sharpe_ratio
 
 PROPORTIONAL = [measure for measure in MEASURES if measure != "entropic"]
-LONG = {"constraint": "long_only"}
-
-
-def fit(X, sample_weight=None, **params):
-    """A fit whose warnings are errors."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return CompositionalPortfolio(**LONG | params).fit(
-            X, sample_weight=sample_weight
-        )
 
 
 def ratio(X, sample_weight=None, **params):

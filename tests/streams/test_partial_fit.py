@@ -106,7 +106,9 @@ def test_the_caller_may_reuse_arrays():
         for chunk in batches(size):
             estimator.partial_fit(chunk)
         assert bits(estimator) == whole_bits()
-    stream = StreamingProblem(batches(30), partial(PortfolioProblem, preconditioner="variance"))
+    stream = StreamingProblem(
+        batches(30), partial(PortfolioProblem, preconditioner="variance")
+    )
     expected = result_bits(minimize(stream_of(RETURNS), random_state=0))
     assert result_bits(minimize(stream, random_state=0)) == expected
 

@@ -285,7 +285,9 @@ def test_a_composition_of_functions(solver, way):
 
 def of_long_only(risk):
     box = Box(0, 1, budget=1.0)
-    return partial(PortfolioProblem, preconditioner="variance", penalty=box, risk_measure=risk)
+    return partial(
+        PortfolioProblem, preconditioner="variance", penalty=box, risk_measure=risk
+    )
 
 
 @pytest.mark.parametrize("risk", ["entropic", "semivariance"])
