@@ -287,31 +287,3 @@ def test_statistics_that_do_not_exist():
     constant = quiet(Equal(), np.full((90, 1), 0.0001), window=60).summary()
     assert constant["portfolio"]["annual return"] == pytest.approx(1.0001**252 - 1)
     assert math.isnan(constant["portfolio"]["Sharpe ratio"])
-
-
-@pytest.mark.slow
-def test_skfolio_has_the_same_weights_returns_and_statistics():
-    skfolio = pytest.importorskip("skfolio", exc_type=ImportError)
-    from skfolio.model_selection import WalkForward, cross_val_predict
-    from skfolio.optimization import MeanRisk
-
-    frame = make_frame(300)
-    splits = WalkForward(train_size=100, test_size=50)
-    theirs = MeanRisk(risk_measure=skfolio.RiskMeasure.CVAR)
-    ours = CompositionalPortfolio(risk_measure="cvar", risk_aversion=np.inf, **LONG)
-    results = quiet({"theirs": theirs, "ours": ours}, frame, window=100, refit_every=50)
-    held = cross_val_predict(theirs, frame, cv=splits).portfolios
-    for result in results.values():
-        weights = [one.weights for one in held]
-        np.testing.assert_allclose(result.weights_after, weights, atol=1e-3)
-    drifting = [
-        skfolio.Portfolio(one.X, one.weights, weight_drift=True).returns for one in held
-    ]
-    drifting = np.concatenate(drifting)
-    np.testing.assert_allclose(results["theirs"].returns, drifting, atol=1e-12)
-    summary, returns = results.summary()["ours"], results["ours"].returns.to_frame()
-    whole = skfolio.Portfolio(returns, [1.0], annualization_factor=252, compounded=True)
-    deviation = whole.annualized_standard_deviation
-    assert summary["annual deviation"] == pytest.approx(deviation)
-    assert summary["Sharpe ratio"] == pytest.approx(whole.annualized_sharpe_ratio)
-    assert summary["largest drawdown"] == pytest.approx(whole.max_drawdown)
