@@ -1,12 +1,11 @@
 """The display of walks: wealth, drawdowns and weights."""
 
-import io
-
 import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.dates import date2num
 from matplotlib.figure import Figure
+from sklearn.base import clone
 
 from sk_stormc import CompositionalPortfolio, walk_forward
 from sk_stormc.datasets import make_gaussian_returns
@@ -22,17 +21,13 @@ RETURNS = pd.DataFrame(
 
 @pytest.fixture(scope="module")
 def results():
-    equal = CompositionalPortfolio(constraint=(0.1, 0.1), budget=1.0)
-    short = CompositionalPortfolio(
-        risk_aversion=20.0, constraint=(-0.2, 0.4), budget=1.0
+    portfolio = CompositionalPortfolio(budget=1.0, risk_aversion=20.0)
+    equal, short = (
+        clone(portfolio).set_params(constraint=bounds)
+        for bounds in ((0.1, 0.1), (-0.2, 0.4))
     )
-    return walk_forward(
-        {"equal": equal, "short": short},
-        RETURNS,
-        window=100,
-        refit_every=50,
-        benchmark=RETURNS["a3"],
-    )
+    plan = {"window": 100, "refit_every": 50, "benchmark": RETURNS["a3"]}
+    return walk_forward({"equal": equal, "short": short}, RETURNS, **plan)
 
 
 def new_axes(n):
@@ -47,11 +42,8 @@ def extent(area):
 
 def test_wealth_and_drawdowns_are_those_of_the_net_returns(results):
     display = WalkForwardDisplay.from_results(results, axes=new_axes(4))
-    assert (
-        list(display.wealth_lines_)
-        == list(display.drawdown_lines_)
-        == ["equal", "short", "1/N", "benchmark"]
-    )
+    names = ["equal", "short", "1/N", "benchmark"]
+    assert list(display.wealth_lines_) == list(display.drawdown_lines_) == names
     for name, returns in (
         ("short", results["short"].returns),
         ("1/N", results["short"].equal_weights.returns),
@@ -61,9 +53,8 @@ def test_wealth_and_drawdowns_are_those_of_the_net_returns(results):
         line, below = display.wealth_lines_[name], display.drawdown_lines_[name]
         np.testing.assert_array_equal(date2num(line.get_xdata()), date2num(DAYS[100:]))
         np.testing.assert_allclose(line.get_ydata(), wealth)
-        np.testing.assert_allclose(
-            below.get_ydata(), wealth / wealth.cummax().clip(lower=1) - 1, atol=1e-12
-        )
+        drawdown = wealth / wealth.cummax().clip(lower=1) - 1
+        np.testing.assert_allclose(below.get_ydata(), drawdown, atol=1e-12)
     assert display.axes_[0].get_yscale() == "log"
 
 
@@ -74,35 +65,27 @@ def test_weights_are_areas_above_and_below_zero(results):
     # seven assets, and the other three
     assert len(equal) == 8 and list(equal)[-1] == "others"
     assert extent(equal["others"]) == pytest.approx((0.7, 1.0), abs=0.02)
-    assert {name: area.get_facecolor().tolist() for name, area in equal.items()} == {
-        name: area.get_facecolor().tolist() for name, area in short.items()
-    }
+    looks = [
+        {name: area.get_facecolor().tolist() for name, area in areas.items()}
+        for areas in (equal, short)
+    ]
+    assert looks[0] == looks[1]
     size = np.mean([results[name].weights.abs().mean() for name in results], axis=0)
     assert set(list(equal)[:7]) == set(RETURNS.columns[np.argsort(-size)[:7]])
-    drawn = [extent(area) for area in display.axes_[3].collections]
+    low, high = np.array([extent(area) for area in display.axes_[3].collections]).T
     weights = results["short"].weights
-    assert min(low for low, _ in drawn) == pytest.approx(
-        weights.clip(upper=0).sum(axis=1).min()
-    )
-    assert max(high for _, high in drawn) == pytest.approx(
-        weights.clip(lower=0).sum(axis=1).max()
-    )
+    assert low.min() == pytest.approx(weights.clip(upper=0).sum(axis=1).min())
+    assert high.max() == pytest.approx(weights.clip(lower=0).sum(axis=1).max())
 
 
 def test_the_legend_has_the_numbers_of_a_year(results):
+    short = results["short"]
     for periods, given in ((252, None), (52, 52)):
-        display = WalkForwardDisplay.from_results(
-            results["short"], periods_per_year=given, axes=new_axes(3)
-        )
-        r = results["short"].returns
-        annual, deviation = (
-            (1 + r).prod() ** (periods / 100) - 1,
-            np.sqrt(periods) * r.std(),
-        )
-        assert (
-            display.wealth_lines_["short"].get_label()
-            == f"short: {annual:.1%} a year, deviation {deviation:.1%}"
-        )
+        display = WalkForwardDisplay.from_results(short, periods_per_year=given)
+        annual = (1 + short.returns).prod() ** (periods / 100) - 1
+        deviation = np.sqrt(periods) * short.returns.std()
+        expected = f"short: {annual:.1%} a year, deviation {deviation:.1%}"
+        assert display.wealth_lines_["short"].get_label() == expected
         assert len(display.axes_[0].get_legend().get_texts()) == 3
 
 
@@ -119,40 +102,43 @@ def test_the_legend_has_the_numbers_of_a_year(results):
     ],
 )
 def test_dates_of_any_kind_and_a_lost_wealth_are_drawn(dates):
-    display = WalkForwardDisplay(
-        {"a": [0.1, -1.5, 0.0]}, {"a": np.eye(3)}, dates=dates
-    ).plot(linewidth=3)
-    assert len(display.axes_) == 3 and display.axes_[0].get_yscale() == "linear"
-    assert display.wealth_lines_["a"].get_linewidth() == 3
-    display.figure_.savefig(io.BytesIO())
-    plain = WalkForwardDisplay({"a": [0.1, 0.0, 0.0]}, dates=dates).plot(legend=False)
+    lost = WalkForwardDisplay({"a": [0.1, -1.5, 0.0]}, {"a": np.eye(3)}, dates=dates)
+    lost.plot(new_axes(3), linewidth=3)
+    assert lost.axes_[0].get_yscale() == "linear"
+    assert lost.wealth_lines_["a"].get_linewidth() == 3
+    lost.figure_.draw_without_rendering()
+
+
+def test_without_weights_and_legend():
+    plain = WalkForwardDisplay({"a": [0.1, 0.0, 0.0]}).plot(legend=False)
     assert len(plain.axes_) == 2 and plain.axes_[0].get_legend() is None
 
 
+TWO = {"a": [0.1, 0.2]}
+
+
 @pytest.mark.parametrize(
-    "display, words",
+    "returns, given, words",
     [
-        (WalkForwardDisplay({"a": [0.1, np.nan]}), "returns must be finite vectors"),
+        ({"a": [0.1, np.nan]}, {}, "returns must be finite vectors"),
+        (TWO | {"b": [0.1]}, {}, "returns must be .* of one length.*'b'"),
+        (TWO, {"weights": {"a": [[1.0]]}}, "must be finite arrays with 2 rows"),
         (
-            WalkForwardDisplay({"a": [0.1, 0.2], "b": [0.1]}),
-            "returns must be .* of one length.*'b'",
-        ),
-        (
-            WalkForwardDisplay({"a": [0.1, 0.2]}, {"a": [[1.0]]}),
-            "weights must be finite arrays with 2 rows",
-        ),
-        (
-            WalkForwardDisplay({"a": [0.1, 0.2]}, {"a": np.eye(2)}, asset_names=["x"]),
+            TWO,
+            {"weights": {"a": np.eye(2)}, "asset_names": ["x"]},
             "asset_names must be 2 names",
         ),
-        (WalkForwardDisplay({"a": [0.1, 0.2]}, dates=[1]), "dates must be 2"),
+        (TWO, {"dates": [1]}, "dates must be 2"),
     ],
 )
-def test_values_that_cannot_be_drawn(display, words):
+def test_values_that_cannot_be_drawn(returns, given, words):
     with pytest.raises(ValueError, match=words):
-        display.plot(new_axes(2 + len(display.weights or {})))
+        WalkForwardDisplay(returns, **given).plot()
+
+
+def test_the_number_of_axes():
     with pytest.raises(ValueError, match="axes must be 2 axes"):
-        WalkForwardDisplay({"a": [0.1, 0.2]}).plot(new_axes(3))
+        WalkForwardDisplay(TWO).plot(new_axes(3))
 
 
 @pytest.mark.parametrize(
@@ -161,16 +147,11 @@ def test_values_that_cannot_be_drawn(display, words):
 def test_a_frontier_of_a_year(measure, scale):
     """Deviations grow with the root of the time, mean returns with the time, and other
     risks stay as they are."""
-    portfolio = CompositionalPortfolio(
-        risk_measure=measure, constraint="long_only"
-    ).fit(RETURNS)
+    portfolio = CompositionalPortfolio(risk_measure=measure, constraint="long_only")
+    portfolio, given = portfolio.fit(RETURNS), {"risk_aversions": [1.0, 10.0]}
     one, year = (
         FrontierDisplay.from_estimator(
-            portfolio,
-            RETURNS,
-            risk_aversions=[1.0, 10.0],
-            periods_per_year=periods,
-            ax=Figure().add_subplot(),
+            portfolio, RETURNS, periods_per_year=periods, **given
         )
         for periods in (None, 12)
     )
@@ -178,10 +159,8 @@ def test_a_frontier_of_a_year(measure, scale):
     np.testing.assert_allclose(year.asset_risk, scale * one.asset_risk)
     np.testing.assert_allclose(year.mean, 12 * one.mean)
     np.testing.assert_allclose(year.chosen, np.array([scale, 12]) * one.chosen)
-    assert (
-        year.ax_.get_ylabel() == "mean return per year"
-        and one.ax_.get_ylabel() == "mean return per period"
-    )
+    assert year.ax_.get_ylabel() == "mean return per year"
+    assert one.ax_.get_ylabel() == "mean return per period"
     assert year.ax_.get_xlabel().endswith("per year" if scale > 1 else "per period")
 
 
@@ -219,7 +198,7 @@ def test_a_data_frame_has_its_dates_and_all_panels_the_same():
 def test_one_period_and_names_as_they_are():
     name = "$5 and $10 " + 30 * "long "
     display = WalkForwardDisplay({name: [0.01]}, {name: [[0.5, 0.5]]})
-    display.plot(new_axes(3)).figure_.savefig(io.BytesIO())
+    display.plot(new_axes(3)).figure_.draw_without_rendering()
     (text,) = display.axes_[0].get_legend().get_texts()
     assert text.get_text().startswith("$5 and $10") and not text.get_parse_math()
     assert len(text.get_text()) < 75
@@ -228,17 +207,15 @@ def test_one_period_and_names_as_they_are():
 
 
 def test_results_draw_and_show_themselves(results):
-    frame = results.to_frame()
+    frame, short = results.to_frame(), results["short"].returns
     assert list(frame) == ["equal", "short", "1/N", "benchmark"]
-    pd.testing.assert_series_equal(
-        frame["short"], results["short"].returns, check_names=False, check_freq=False
-    )
+    own = {"check_names": False, "check_freq": False}
+    pd.testing.assert_series_equal(frame["short"], short, **own)
     display = WalkForwardDisplay(frame).plot(new_axes(2))
     again = results.plot(axes=new_axes(2), weights=False)
     for name, line in again.wealth_lines_.items():
-        np.testing.assert_array_equal(
-            line.get_ydata(), display.wealth_lines_[name].get_ydata()
-        )
+        expected = display.wealth_lines_[name].get_ydata()
+        np.testing.assert_array_equal(line.get_ydata(), expected)
     for one in (results, results["equal"]):
         assert "<td" in one._repr_html_() and "Sharpe ratio" in one._repr_html_()
     assert list(results["equal"].plot(axes=new_axes(3)).areas_) == ["equal"]
@@ -246,31 +223,31 @@ def test_results_draw_and_show_themselves(results):
 
 @pytest.mark.filterwarnings("error::UserWarning", "error::RuntimeWarning")
 def test_a_tearsheet(results):
-    result = results["short"]
-    sheet = result.tearsheet(Figure(figsize=(11, 11), layout="constrained"))
-    sheet.figure_.savefig(io.BytesIO())
-    r = result.returns
+    sheet, r = results["short"].tearsheet(Figure()), results["short"].returns
+    sheet.figure_.draw_without_rendering()
     monthly = (1 + r).groupby([r.index.year, r.index.month]).prod() - 1
     assert sheet.years_.tolist() == sorted(set(r.index.year))
     for (year, month), value in monthly.items():
-        row = year - sheet.years_[0]
-        assert sheet.monthly_returns_[row, month - 1] == pytest.approx(value)
+        found = sheet.monthly_returns_[year - sheet.years_[0], month - 1]
+        assert found == pytest.approx(value)
     assert np.isfinite(sheet.monthly_returns_).sum() == len(monthly)
     recent = r.rolling(100)  # shorter than half a year of 126
-    np.testing.assert_allclose(
-        sheet.rolling_deviation_, np.sqrt(252) * recent.std(), rtol=1e-9
-    )
-    np.testing.assert_allclose(
-        sheet.rolling_sharpe_, np.sqrt(252) * recent.mean() / recent.std(), rtol=1e-9
-    )
+    deviation, sharpe = recent.std(), recent.mean() / recent.std()
+    for found, expected in (
+        (sheet.rolling_deviation_, deviation),
+        (sheet.rolling_sharpe_, sharpe),
+    ):
+        np.testing.assert_allclose(found, np.sqrt(252) * expected, rtol=1e-9)
     wealth, drawdown = (sheet.axes_[key].get_lines() for key in ("wealth", "drawdown"))
     assert [line.get_label() for line in wealth] == ["short", "1/N", "benchmark"]
     np.testing.assert_allclose(wealth[0].get_ydata(), (1 + r).cumprod())
-    assert [line.get_color() for line in wealth] == [
-        line.get_color() for line in drawdown
-    ]
-    # arrays without dates, one period, no trades
-    TearsheetDisplay({"one": [0.01]}).plot(Figure()).figure_.savefig(io.BytesIO())
+    colors = [[line.get_color() for line in lines] for lines in (wealth, drawdown)]
+    assert colors[0] == colors[1]
+
+
+def test_tearsheets_of_one_period_and_of_what_is_no_result(results):
+    one = TearsheetDisplay({"one": [0.01]})
+    one.plot(Figure()).figure_.draw_without_rendering()
     with pytest.raises(ValueError, match="result must be that of a portfolio in"):
         TearsheetDisplay.from_result(results)
     for given, message in (
