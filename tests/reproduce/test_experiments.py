@@ -71,7 +71,7 @@ def check_verdicts(out, rows):
 
 def test_verdicts_need_the_data_and_the_methods_of_the_paper(capsys):
     np.save("mine.npy", RETURNS)
-    few = ["--ifo", 20_000, "--seeds", 1, "--methods"]
+    few = ["--ifo", 10_000, "--seeds", 1, "--methods"]
     for args in (["storm-c-paper,scgd"], ["lbfgs", "--data", "mine.npy"]):
         assert reproduce("portfolio", *few, *args) == 0
         out = capsys.readouterr().out
