@@ -91,9 +91,7 @@ def test_probabilities_of_a_row_depend_on_nothing_but_its_relative_distances():
 
 def test_affinities_are_those_of_scikit_learn():
     X = points(30)
-    model = TSNE(
-        perplexity=5, method="exact", random_state=0, init="random"
-    ).fit(X)
+    model = TSNE(perplexity=5, method="exact", random_state=0, init="random").fit(X)
     P = perplexity_affinities(X, 5, n_neighbors=29)
     problem = SNEProblem(P, 2, kernel="student-t", dtype=np.float64)
     divergence = problem.divergence(model.embedding_.ravel().astype(float))

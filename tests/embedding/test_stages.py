@@ -68,7 +68,7 @@ def test_data_without_clusters_do_not_become_one_point():
     assert model.embedding_.std() > 1 and model.record_iterations_[1] == 30
 
 
-@pytest.mark.parametrize("seed", few_of([0, 2, 3], 1))
+@pytest.mark.parametrize("seed", few_of([0, 2, 3], 2))
 def test_a_perplexity_near_a_third_of_the_samples_does_not_leave_a_line(seed):
     """With the full early exaggeration, the map grows in one of its two dimensions
     only."""
