@@ -129,7 +129,7 @@ def _others(results):
     gallery = {
         name: of
         for name, of in results["gallery"].items()
-        if "with a metric" not in name
+        if "with a preconditioner" not in name
     }
     done = [name for name, of in gallery.items() if not of["storm-c"]["warned"][0]]
     fewer = [

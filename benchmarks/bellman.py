@@ -97,7 +97,7 @@ COLUMNS = {
     "CPU ms to a relative gap of 1e-3 (IFO)": "{model}",
     "storm-c": partial(to_gap, "storm-c"),
     "minibatches": partial(to_gap, "minibatches"),
-    "L-BFGS, same metric": partial(to_gap, "lbfgs"),
+    "L-BFGS, same preconditioner": partial(to_gap, "lbfgs"),
     "least squares": "{least squares:,.0f}",
 }
 

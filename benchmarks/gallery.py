@@ -42,11 +42,11 @@ METHODS = {
 }
 
 
-def badly_scaled_with_metric():
+def badly_scaled_with_preconditioner():
     """The badly scaled problem with the inverse squares of its columns as
     preconditioner."""
     A, b = scaled_columns()
-    return bounded_deviation(A, b, metric=1 / np.mean(A**2, axis=0))
+    return bounded_deviation(A, b, preconditioner=1 / np.mean(A**2, axis=0))
 
 
 def measure(problem, solver, seed, limit, **params):
@@ -129,7 +129,10 @@ def run(quick, data):
         "tuning": TUNING,
         "reporting": REPORTING,
     }
-    makers = {**GALLERY, "badly scaled, with a metric": badly_scaled_with_metric}
+    makers = {
+        **GALLERY,
+        "badly scaled, with a preconditioner": badly_scaled_with_preconditioner,
+    }
     if quick:
         settings = {
             "limit": 5,

@@ -156,7 +156,7 @@ def robust_classification(temperature, seed=0):
     return robust_logistic(*labels(seed), temperature)
 
 
-def of_mean_loss(losses, slopes, outer_gradient, outer, A, metric=None):
+def of_mean_loss(losses, slopes, outer_gradient, outer, A, preconditioner=None):
     """A composition whose inner value is the mean loss over the rows of A."""
     n, d = A.shape
     return FiniteSumComposition(
@@ -167,7 +167,7 @@ def of_mean_loss(losses, slopes, outer_gradient, outer, A, metric=None):
         n,
         n,
         d,
-        metric=metric,
+        preconditioner=preconditioner,
     )
 
 
@@ -222,7 +222,7 @@ def entropic(seed=0):
         + 0.5 * factors @ loadings
         + rng.standard_t(5, size=(4000, 15))
     )
-    return PortfolioProblem(R, risk_measure="entropic", metric="variance")
+    return PortfolioProblem(R, risk_measure="entropic", preconditioner="variance")
 
 
 def maml(seed=0, n_tasks=10, d=5, n=1500, rate=0.3):
@@ -292,7 +292,7 @@ def policy_evaluation(seed=0, n=3000, d=8, gamma=0.9):
 
     rewards = np.sin(place) + 0.5 * np.cos(3 * place) + 0.5 * rng.normal(size=n)
     return SampledBellman(
-        features(place), features(successor), rewards, gamma, metric=None
+        features(place), features(successor), rewards, gamma, preconditioner=None
     )
 
 
@@ -305,7 +305,7 @@ def scaled_columns(seed=0, n=2000, d=10, spread=3.0):
     return A * scale, b
 
 
-def bounded_deviation(A, b, metric=None):
+def bounded_deviation(A, b, preconditioner=None):
     """Mean of the losses (tanh(<a, x>) - b)^2 plus the mean square of what of them is
     above the mean."""
 
@@ -324,7 +324,7 @@ def bounded_deviation(A, b, metric=None):
         values = losses(x, slice(None))
         return np.mean(values + np.maximum(values - u, 0) ** 2)
 
-    return of_mean_loss(losses, slopes, outer_gradient, outer, A, metric)
+    return of_mean_loss(losses, slopes, outer_gradient, outer, A, preconditioner)
 
 
 def badly_scaled(seed=0):

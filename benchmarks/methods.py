@@ -58,7 +58,7 @@ def problems(quick, data):
     )
     for name, kind in (("Bellman", "dense"), ("Garnet", "garnet")):
         problem = make_bellman_problem(**size, kind=kind, random_state=1).problem(
-            metric=None
+            preconditioner=None
         )
         best = problem.objective(problem.minimizer())
         yield (

@@ -57,10 +57,12 @@ def others(sets, quick):
     daily = [R for name, R in sets.items() if quick or name in _measure.REGIONS]
     for R in daily:
         problem = PortfolioProblem(R)
-        yield "variance, no metric", problem, least_variance(problem), None
-        problem = PortfolioProblem(R, risk_measure="entropic", metric="variance")
+        yield "variance, no preconditioner", problem, least_variance(problem), None
+        problem = PortfolioProblem(
+            R, risk_measure="entropic", preconditioner="variance"
+        )
         yield "entropic risk (J varies)", problem, least_by_lbfgs(problem), None
-        problem = PortfolioProblem(R[-500:], metric="variance")
+        problem = PortfolioProblem(R[-500:], preconditioner="variance")
         yield (
             "variance, the last 500 periods (full batches)",
             problem,
@@ -73,7 +75,7 @@ def others(sets, quick):
         )
         - 0.2
     )
-    problem = PortfolioProblem(R, risk_measure="entropic", metric="variance")
+    problem = PortfolioProblem(R, risk_measure="entropic", preconditioner="variance")
     yield (
         "entropic risk, generated, 40 assets (a flat curvature)",
         problem,
@@ -85,8 +87,11 @@ def others(sets, quick):
         model = make_bellman_problem(
             n_states=n, n_features=d, kind=kind, random_state=0
         )
-        for about, metric in (("default metric", "auto"), ("no metric", None)):
-            problem = model.problem(metric=metric)
+        for about, preconditioner in (
+            ("default preconditioner", "auto"),
+            ("no preconditioner", None),
+        ):
+            problem = model.problem(preconditioner=preconditioner)
             best = problem.objective(problem.minimizer())
             scale = problem.objective(np.zeros(problem.n_variables)) - best
             yield f"Bellman, {kind}, {about}", problem, best, scale
@@ -104,12 +109,12 @@ def run(quick, data):
     sets, seeds = _measure.returns_and_seeds(quick, data)
     results = {"cpu": {}, "generated": {}, "others": {}}
     for name, R in sets.items():
-        problem = PortfolioProblem(R, metric="variance")
+        problem = PortfolioProblem(R, preconditioner="variance")
         results["cpu"][name] = {
             solver: milliseconds(problem, solver, seeds) for solver in TIMED
         }
     for name, R in unseen(quick):
-        problem = PortfolioProblem(R, metric="variance")
+        problem = PortfolioProblem(R, preconditioner="variance")
         results["generated"][name] = compare(problem, least_variance(problem), seeds)
     for group, problem, best, scale in others(sets, quick):
         results["others"].setdefault(group, []).append(

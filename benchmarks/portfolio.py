@@ -42,12 +42,12 @@ def problems(name, R):
     """A set's problems: (objective, problem, minimum)."""
     percent = R if name in GAUSSIAN else 100 * R
     for objective, returns in (("variance", R), ("few periods", R[-PERIODS:])):
-        problem = PortfolioProblem(returns, metric="variance")
+        problem = PortfolioProblem(returns, preconditioner="variance")
         yield objective, problem, least_variance(problem)
     for objective in (
         ("semivariance",) if name in GAUSSIAN else ("semivariance", "entropic")
     ):
-        problem = PortfolioProblem(R, risk_measure=objective, metric="variance")
+        problem = PortfolioProblem(R, risk_measure=objective, preconditioner="variance")
         yield objective, problem, least_by_lbfgs(problem)
     l1 = L1(0.3 * np.abs(percent.mean(0)).max())
     for objective, penalty in (
@@ -55,7 +55,7 @@ def problems(name, R):
         ("box and budget", Box(-0.1, 0.3, budget=1.0)),
         ("l1", l1),
     ):
-        problem = PortfolioProblem(percent, penalty=penalty, metric="variance")
+        problem = PortfolioProblem(percent, penalty=penalty, preconditioner="variance")
         yield objective, problem, _measure.least_penalised_variance(problem)
 
 

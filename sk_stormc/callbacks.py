@@ -19,7 +19,7 @@ from sk_stormc.engine import RunState
 from sk_stormc.engine import checkpoint_file as _checkpoint_file
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import KeepsFits, Progress
-from sk_stormc.utils.validation import check_int, check_number, is_list
+from sk_stormc.utils.parameters import check_int, check_number, is_list
 
 __all__ = ["Checkpoint", "EarlyStopping", "TimeLimit"]
 

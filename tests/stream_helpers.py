@@ -1,7 +1,7 @@
 """Streams of returns, and the bits of what is learned from them, for the tests of
 streams."""
 
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -53,7 +53,7 @@ def fed(estimator, X, size):
 def stream_of(X, size=None, **kwargs):
     return StreamingProblem(
         chunks(X, size or len(X)),
-        partial(PortfolioProblem, metric="variance", **kwargs),
+        partial(PortfolioProblem, preconditioner="variance", **kwargs),
     )
 
 
@@ -77,3 +77,9 @@ def result_bits(result):
         result.stop_reason,
         result.n_evaluations,
     )
+
+
+@cache
+def whole_bits():
+    """What a portfolio learns from all returns at once."""
+    return bits(portfolio().partial_fit(RETURNS))

@@ -12,8 +12,9 @@ from sklearn.pipeline import Pipeline
 from sk_stormc.backtest.accounts import Account
 from sk_stormc.portfolio.constraints import held_now
 from sk_stormc.portfolio.returns import column_of
+from sk_stormc.utils.arrays import as_numbers
 from sk_stormc.utils.frames import columns_of, has_row_labels, is_series
-from sk_stormc.utils.validation import as_numbers, is_real
+from sk_stormc.utils.parameters import is_real
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["DatedPortfolio", "parameters_named", "weights_of"]

@@ -27,8 +27,7 @@ from sk_stormc.backtest.walk_results import (
 from sk_stormc.portfolio.labels import aligned_numbers, listed
 from sk_stormc.portfolio.returns import column_of
 from sk_stormc.utils.frames import as_text
-from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import (
+from sk_stormc.utils.parameters import (
     check_choice,
     check_int,
     check_n_jobs,
@@ -36,6 +35,7 @@ from sk_stormc.utils.validation import (
     check_verbose,
     short,
 )
+from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["walk_forward"]

@@ -19,8 +19,8 @@ from sk_stormc.core.penalties import penalized
 from sk_stormc.core.problem import CompositionalProblem, takes_weights
 from sk_stormc.core.source import FiniteSource, source_of
 from sk_stormc.streams.problem import StreamingProblem
+from sk_stormc.utils.parameters import check_instance, check_int, drawn_seed, short
 from sk_stormc.utils.types import ArrayLike, RandomState
-from sk_stormc.utils.validation import check_instance, check_int, drawn_seed, short
 
 # Part of the scale of u in which f must be defined around a second value. Differences
 # reach so far.

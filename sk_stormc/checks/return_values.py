@@ -18,11 +18,12 @@ from sk_stormc.checks.points import (
     power_at,
 )
 from sk_stormc.core.attribute_checks import require
-from sk_stormc.core.metrics import as_metric
 from sk_stormc.core.penalties import projected
+from sk_stormc.core.preconditioners import as_preconditioner
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import source_of
-from sk_stormc.utils.validation import as_numbers, short
+from sk_stormc.utils.arrays import as_numbers
+from sk_stormc.utils.parameters import short
 
 SIDES = ("inner", "outer")
 BATCH_SIZE = 4  # of the batches that are not single components
@@ -76,10 +77,10 @@ class ReturnValues:
             raise ValueError(f"x must be finite and of shape {shape}, got {short(x)}")
         self.unscaled = problem
         self.evaluate_in_unit()
-        metric = as_metric(problem.metric, own.size).at(own, 0)
-        dtype, root = metric.apply(own).dtype, metric.root()
+        preconditioner = as_preconditioner(problem.preconditioner, own.size).at(own, 0)
+        dtype, root = preconditioner.apply(own).dtype, preconditioner.root()
         message = f"is {dtype}, but must keep the {own.dtype} of initial_point"
-        self.require(dtype == own.dtype, "metric", message)
+        self.require(dtype == own.dtype, "preconditioner", message)
         if np.ndim(root) == 2:
             root = np.linalg.norm(root, axis=1)
         # the scales of the variables, up to one factor

@@ -14,7 +14,8 @@ from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.schedules import constant, inverse
 from sk_stormc.engine import CompositionalSolver, Estimate, Oracle, StopReason, at
 from sk_stormc.engine.stopping import point_beside
-from sk_stormc.utils.validation import check_instance, check_int
+from sk_stormc.utils.former_names import former_keyword
+from sk_stormc.utils.parameters import check_instance, check_int
 
 
 def check_solver(
@@ -160,7 +161,8 @@ class SolverCheck:
                 least = min(self.length(s, x) for x in (x_before, s.x))
                 self.lengths.append((s.residual, least))
 
-        def checked_move(oracle, s, F, x=None, metric=None):
+        @former_keyword("metric", "preconditioner")
+        def checked_move(oracle, s, F, x=None, preconditioner=None):
             used = [e for e in vars(s).values() if isinstance(e, Estimate) and e.F is F]
             self.require(
                 all(np.array_equal(e.x, s.x if x is None else x) for e in used),
@@ -168,7 +170,7 @@ class SolverCheck:
                 "call advance with the point that s.x "
                 "becomes, or give move the point of F as x=",
             )
-            return move(oracle, s, F, x, metric)
+            return move(oracle, s, F, x, preconditioner)
 
         def checked_init(oracle, x):
             if counts is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from sk_stormc.utils.atomic import descriptor, is_stream
 from sk_stormc.utils.machine import machine_memory
-from sk_stormc.utils.validation import short
+from sk_stormc.utils.parameters import short
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": r"\s+"}
 SHEETS = (".xlsx", ".xls")

@@ -8,7 +8,7 @@ import numpy as np
 
 from sk_stormc.cli.data_files import SEPARATORS, TABLES, Reading, existing
 from sk_stormc.cli.table_files import numbers, read_table
-from sk_stormc.utils.validation import short
+from sk_stormc.utils.parameters import short
 
 # the options that name a column, and its usual names in lower case, the best first
 ROLES = {
@@ -31,7 +31,7 @@ VALID = {
 
 
 @dataclass
-class Log:
+class LogFromFile:
     """The columns of a log by their roles: ``states`` as they are, with their names,
     ``features`` and ``next_features``, which are numbers, those of the options, and the
     probabilities of each target policy; and what was read."""
@@ -93,7 +93,7 @@ def read_log(args):
         columns["episode"] = ends.astype(int)
     episodes = len(set(columns["episode"]))
     reading.what = f"{len(frame)} transitions, {episodes} episodes, state"
-    return Log(
+    return LogFromFile(
         names=state,
         states=states.to_numpy(object),
         features=features,

@@ -24,7 +24,7 @@ from sk_stormc.cli.table_files import (
     read_table,
     refuse_missing,
 )
-from sk_stormc.utils.validation import short
+from sk_stormc.utils.parameters import short
 
 LABELS = ("label", "labels")
 OFFERED = ("cell_type", "class", "cluster", "species", "target")  # may be labels

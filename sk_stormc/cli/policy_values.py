@@ -20,7 +20,7 @@ from sk_stormc.cli.arguments import (
     write_csv,
 )
 from sk_stormc.cli.data_files import Reading
-from sk_stormc.cli.log_files import Log, read_log
+from sk_stormc.cli.log_files import LogFromFile, read_log
 from sk_stormc.compare.policies import compare_policies
 from sk_stormc.compare.tables import as_text
 from sk_stormc.values.estimator import BellmanValueEstimator
@@ -199,7 +199,7 @@ def _simulated_walk(n_episodes=300, n_places=5):
         "action": right.astype(int),
         "behaviour": np.full(len(place), 0.5),
     }
-    return Log(
+    return LogFromFile(
         names=["place"],
         states=place[:, None],
         features=np.eye(n_places)[place],

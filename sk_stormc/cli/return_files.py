@@ -42,7 +42,7 @@ from sk_stormc.cli.table_files import (
 from sk_stormc.datasets.french import MISSING_CODES
 from sk_stormc.datasets.prices import returns_from_prices
 from sk_stormc.utils.frames import direction_of
-from sk_stormc.utils.validation import short
+from sk_stormc.utils.parameters import short
 
 UNITS = {"fractions": 1.0, "percent": 1e2, "basis-points": 1e4}
 # by the assets' median deviation
@@ -50,7 +50,7 @@ _GUESSES = ((0.2, "fractions"), (20.0, "percent"), (np.inf, "basis-points"))
 
 
 @dataclass
-class Returns:
+class ReturnsFromFile:
     """Returns of shape (n_periods, n_assets), names of the assets, what was read, and
     optional dates. The returns of the file were divided by ``divisor``.
 
@@ -174,7 +174,7 @@ def read_returns(path, drop_missing=False, unit=None, options=DEFAULTS):
 def _without_names(path, values):
     """Returns of assets that are numbered."""
     names = [str(k + 1) for k in range(values.shape[1])]
-    return Returns(values, names, Reading(path, len(values), names))
+    return ReturnsFromFile(values, names, Reading(path, len(values), names))
 
 
 def _known_unit(path, unit, known, reason):
@@ -292,7 +292,7 @@ def read_parquet_files(pattern, drop_missing=False, unit=None, options=DEFAULTS)
         )
     if unit not in UNITS:
         refuse_prices(pattern, first, kept)
-    data = Returns(values, kept, reading)
+    data = ReturnsFromFile(values, kept, reading)
     _convert(data, first, unit)
     return data.describe()
 
@@ -366,7 +366,7 @@ def _returns_of_table(path, options):
         _refuse_dates_twice(path, dates, frame)
     kept = closing_prices(others, reading, options)
     values = numbers(path, kept, lambda name: _offer(frame, name))
-    data = Returns(values, list(kept.columns), reading, dates)
+    data = ReturnsFromFile(values, list(kept.columns), reading, dates)
     if data.direction() == "descending":
         data.values, data.dates = data.values[::-1], dates[::-1]
         reading.facts.append("rows reversed, since their dates descend")

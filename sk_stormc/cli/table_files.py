@@ -18,7 +18,7 @@ from sk_stormc.cli.column_texts import (
 from sk_stormc.cli.data_files import FRAMES, SEPARATORS, SHEETS, Reading, readable
 from sk_stormc.cli.header_rows import DATE, SEPARATED, names_of_columns
 from sk_stormc.utils.frames import direction_of
-from sk_stormc.utils.validation import short
+from sk_stormc.utils.parameters import short
 
 FIRST_LINES = 20  # from which names, separator and decimal mark are recognised
 MOST_COLUMNS = 100_000  # of texts

@@ -16,7 +16,7 @@ import numpy as np
 
 from sk_stormc.compare.tables import as_html, as_text, finite, table
 from sk_stormc.engine.results import Recorded
-from sk_stormc.utils.validation import is_word
+from sk_stormc.utils.parameters import is_word
 
 if TYPE_CHECKING:
     import pandas as pd

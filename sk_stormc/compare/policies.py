@@ -13,18 +13,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sk_stormc.compare.policy_comparison import PolicyComparison
+from sk_stormc.utils.arrays import as_numbers
 from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.frames import columns_of, has_row_labels
-from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import (
-    as_numbers,
+from sk_stormc.utils.parameters import (
     check_choice,
-    check_in_memory,
     check_instance,
     check_number,
     is_list,
     short,
 )
+from sk_stormc.utils.rows import check_in_memory
+from sk_stormc.utils.types import ArrayLike
 from sk_stormc.values.action_values import ActionValueEstimator
 from sk_stormc.values.markov import check_discount, refuse_rows
 from sk_stormc.values.off_policy.behaviour import behaviour_chances, check_classifier

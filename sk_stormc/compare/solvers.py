@@ -15,8 +15,7 @@ from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.engine import CompositionalSolver, StopReason
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.solvers import LBFGS, get_solver, minimize
-from sk_stormc.utils.types import RandomState
-from sk_stormc.utils.validation import (
+from sk_stormc.utils.parameters import (
     check_bool,
     check_callable,
     check_instance,
@@ -27,6 +26,7 @@ from sk_stormc.utils.validation import (
     seeded,
     short,
 )
+from sk_stormc.utils.types import RandomState
 from sk_stormc.utils.warnings import warn_of_an_optimum
 
 

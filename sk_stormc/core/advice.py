@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
-from sk_stormc.utils.validation import (
+from sk_stormc.utils.parameters import (
     check_batch_size,
     check_bool,
     check_callable,
@@ -53,7 +53,7 @@ def unknown(problem: Any) -> None:
     return
 
 
-def no_bound(problem: Any, size: tuple, metric: Any) -> float:
+def no_bound(problem: Any, size: tuple, preconditioner: Any) -> float:
     """Return 0, because no bound is known."""
     return 0.0
 
@@ -89,12 +89,12 @@ class Advice:
     max_iter : int or None, default=None
         Number of iterations of a run for which the user sets no budget.
     smoothness : callable, default=one that returns 0
-        ``smoothness(problem, size, metric)`` with batch sizes (B_g, B_dg, B_f) and a
-        `sk_stormc.metrics.Metric` returns the expected smoothness max_v E|H_B v|^2 /
-        <v, H v>, where H_B is the Hessian of a minibatch, if the problem can compute it
-        without sampling. An automatic learning rate uses this value as L if it exceeds
-        the curvature estimate from minibatches. This happens if the H_B are not
-        symmetric, which is possible for compositions.
+        ``smoothness(problem, size, preconditioner)`` with batch sizes (B_g, B_dg, B_f)
+        and a `sk_stormc.preconditioners.Preconditioner` returns the expected smoothness
+        max_v E|H_B v|^2 / <v, H v>, where H_B is the Hessian of a minibatch, if the
+        problem can compute it without sampling. An automatic learning rate uses this
+        value as L if it exceeds the curvature estimate from minibatches. This happens
+        if the H_B are not symmetric, which is possible for compositions.
     unbounded_below : callable, default=one that returns None
         ``unbounded_below(problem)`` returns whether Phi has no minimum, or None if this
         is not known. It is called after a run that has not converged.

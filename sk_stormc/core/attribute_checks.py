@@ -5,11 +5,11 @@ import math
 import numpy as np
 
 from sk_stormc.core.advice import Advice
-from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import check_penalty
+from sk_stormc.core.preconditioners import Preconditioner, check_preconditioner
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import Source
-from sk_stormc.utils.validation import check_metric, is_integer, is_real, short
+from sk_stormc.utils.parameters import is_integer, is_real, short
 
 
 def require(good, problem, name, message):
@@ -46,7 +46,8 @@ def check_attributes(problem):
     must_be(expected, "advice", isinstance(problem.advice, Advice))
     own = type(problem).__name__
     check_penalty(problem.penalty, d, f"{own}.penalty:")
-    if problem.metric is not None and not isinstance(problem.metric, Metric):
-        expected = "None, an array of numbers or a Metric"
-        must_be(expected, "metric", isinstance(problem.metric, np.ndarray))
-        check_metric(f"{own}.metric:", problem.metric, d)
+    given = problem.preconditioner
+    if given is not None and not isinstance(given, Preconditioner):
+        expected = "None, an array of numbers or a Preconditioner"
+        must_be(expected, "preconditioner", isinstance(given, np.ndarray))
+        check_preconditioner(f"{own}.preconditioner:", given, d)

@@ -13,6 +13,7 @@ from sk_stormc.core.attribute_checks import check_attributes
 from sk_stormc.core.device_rows import Placement, TreeRows
 from sk_stormc.core.evaluations import Evaluations
 from sk_stormc.core.penalties import penalized
+from sk_stormc.core.preconditioners import check_preconditioner
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.pytrees import (
     Structure,
@@ -24,16 +25,15 @@ from sk_stormc.core.pytrees import (
 )
 from sk_stormc.core.source import LazySource
 from sk_stormc.core.weighted import with_sum_one
-from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import (
+from sk_stormc.utils.parameters import (
     check_callable,
     check_choice,
     check_int,
-    check_metric,
-    check_weights,
     plain,
     short,
 )
+from sk_stormc.utils.rows import check_weights
+from sk_stormc.utils.types import ArrayLike, FloatArray
 
 POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 TRACKED = 2**14  # maximum number of entries of a Jacobian that is an array with "auto"
@@ -89,7 +89,7 @@ class DifferentiableComposition(CompositionalProblem):
         probabilities.
     penalty : object of `sk_stormc.penalties`, default=None
         The penalty or constraint R. It acts on the flat x.
-    metric : array-like, default=None
+    preconditioner : array-like, default=None
         Approximation of the inverse Hessian, of shape (n_variables,) or (n_variables,
         n_variables). None means unscaled steps.
     inner_floor : float, default=None
@@ -170,7 +170,7 @@ class DifferentiableComposition(CompositionalProblem):
         jacobian: Literal["auto", "sampled", "operator", "constant"] = "auto",
         sample_weight: ArrayLike | None = None,
         penalty: Any = None,
-        metric: Any = None,
+        preconditioner: Any = None,
         inner_floor: float | None = None,
         device_bytes: int = 2**32,
     ) -> None:
@@ -191,8 +191,10 @@ class DifferentiableComposition(CompositionalProblem):
         self.n_inner, self.n_outer = self._rows["inner"].n, self._rows["outer"].n
         self.penalty = self._structure.flat_penalty(penalty)
         self.inner_floor = plain(inner_floor)
-        if metric is not None:
-            self.metric = check_metric("metric", metric, self.n_variables).astype(dtype)
+        if preconditioner is not None:
+            self.preconditioner = check_preconditioner(
+                "preconditioner", preconditioner, self.n_variables
+            ).astype(dtype)
         self._weights = dict.fromkeys(self._rows)
         if sample_weight is not None:
             self._take_weights(sample_weight)

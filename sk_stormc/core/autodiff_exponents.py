@@ -15,8 +15,9 @@ from sk_stormc.core.source import LazySource
 from sk_stormc.core.unit import InUnit
 from sk_stormc.core.weighted import with_sum_one
 from sk_stormc.utils.blocks import added
+from sk_stormc.utils.parameters import check_callable, check_number
+from sk_stormc.utils.rows import check_weights
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import check_callable, check_number, check_weights
 
 
 class _Exponents(DifferentiableComposition):

@@ -7,8 +7,8 @@ import numpy as np
 
 from sk_stormc.core.pytrees import precision
 from sk_stormc.core.row_functions import RowFunctions, compiled
+from sk_stormc.utils.arrays import check_all_finite
 from sk_stormc.utils.blocks import MappedRows, added, as_array, blocks_of, is_dask
-from sk_stormc.utils.validation import check_all_finite
 
 RANGE_OF_INT32 = np.iinfo(np.int32)
 

@@ -6,17 +6,11 @@ from typing import Any
 import numpy as np
 
 from sk_stormc.core.attribute_checks import check_attributes
+from sk_stormc.core.preconditioners import check_preconditioner
 from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.utils.arrays import as_numbers, check_all_finite
+from sk_stormc.utils.parameters import check_callable, check_int, plain, short
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import (
-    as_numbers,
-    check_all_finite,
-    check_callable,
-    check_int,
-    check_metric,
-    plain,
-    short,
-)
 
 
 class FiniteSumComposition(CompositionalProblem):
@@ -59,7 +53,7 @@ class FiniteSumComposition(CompositionalProblem):
         Starting point. None means zeros. With a float32 array, runs are in float32.
     penalty : object of `sk_stormc.penalties`, default=None
         The penalty or constraint R.
-    metric : array-like, default=None
+    preconditioner : array-like, default=None
         Approximation of the inverse Hessian, of shape (n_variables,) or (n_variables,
         n_variables). None means unscaled steps.
     inner_floor : float, default=None
@@ -140,7 +134,7 @@ class FiniteSumComposition(CompositionalProblem):
         inner_vjp: Callable | None = None,
         x0: ArrayLike | None = None,
         penalty: Any = None,
-        metric: Any = None,
+        preconditioner: Any = None,
         inner_floor: float | None = None,
     ) -> None:
         self._functions = {
@@ -165,9 +159,11 @@ class FiniteSumComposition(CompositionalProblem):
         self.jacobian_kind = "sampled" if inner_vjp is None else "operator"
         self.by_differences = inner_jacobian is None and inner_vjp is None
         self.penalty, self.inner_floor = penalty, plain(inner_floor)
-        if metric is not None:
-            metric = check_metric("metric", metric, self.n_variables)
-            self.metric = metric.astype(self._x0.dtype)
+        if preconditioner is not None:
+            preconditioner = check_preconditioner(
+                "preconditioner", preconditioner, self.n_variables
+            )
+            self.preconditioner = preconditioner.astype(self._x0.dtype)
         check_attributes(self)
         self._u_shape = None
         self._check_callables()

@@ -19,14 +19,11 @@ from sk_stormc.core.pytrees import (
     precision,
     with_numpy_floats,
 )
+from sk_stormc.utils.arrays import as_numbers, check_all_finite
 from sk_stormc.utils.blocks import MappedRows, is_dask
 from sk_stormc.utils.frames import check_same_labels, row_labels
-from sk_stormc.utils.validation import (
-    as_numbers,
-    check_all_finite,
-    check_numeric,
-    naming,
-)
+from sk_stormc.utils.parameters import naming
+from sk_stormc.utils.rows import check_numeric
 
 
 class TreeRows:

@@ -1,10 +1,9 @@
 """Penalties and constraints R(x): their value, their proximal operator, and the
 projection on their domain.
 
-The step of a solver is x~ = prox_{eta R}(x - eta D F), with a diagonal metric D. The
-argument ``step`` is therefore a number, or an array with a number for each coordinate.
-For an array, the operator uses the norm sum_j z_j^2 / step_j.
-"""
+The step of a solver is x~ = prox_{eta R}(x - eta D F), with a diagonal preconditioner
+D. The argument ``step`` is therefore a number, or an array with a number for each
+coordinate. For an array, the operator uses the norm sum_j z_j^2 / step_j."""
 
 from __future__ import annotations
 
@@ -12,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from sk_stormc.utils.arrays import as_numbers
 from sk_stormc.utils.docstrings import inherit_sections
+from sk_stormc.utils.parameters import check_int, check_number, short
 from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import as_numbers, check_int, check_number, short
 
 
 def check_penalty(penalty: Any, n_variables: int, name: str = "penalty") -> None:

@@ -9,8 +9,13 @@ import numpy as np
 
 from sk_stormc.core.advice import Advice
 from sk_stormc.core.penalties import penalized
+from sk_stormc.utils.former_names import (
+    former_attribute,
+    former_keyword,
+    rename_member,
+)
+from sk_stormc.utils.parameters import short
 from sk_stormc.utils.types import Array, ArrayLike, FloatArray
-from sk_stormc.utils.validation import short
 
 
 def checked_parts(problem, parts, x, u):
@@ -31,7 +36,20 @@ def checked_parts(problem, parts, x, u):
     return parts
 
 
-class CompositionalProblem(ABC):
+class _FormerMetric:
+    """The former name of ``preconditioner``, in problems of users too."""
+
+    metric = former_attribute("metric", "preconditioner")
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        rename_member(cls, "metric", "preconditioner")
+        own = vars(cls).get("__init__")
+        if own is not None and "preconditioner" in inspect.signature(own).parameters:
+            cls.__init__ = former_keyword("metric", "preconditioner")(own)
+
+
+class CompositionalProblem(_FormerMetric, ABC):
     r"""Base class of compositional problems: an average of functions of an average, and
     a penalty.
 
@@ -63,9 +81,9 @@ class CompositionalProblem(ABC):
         array that does not depend on x. It is computed exactly, once, if the solver's
         B_dg is None. "operator" is any plain data. It is only used through `vjp`, and
         is recomputed on each inner batch.
-    metric : None, ndarray or `sk_stormc.metrics.Metric`
-        Approximation of the inverse Hessian. Steps are along ``metric @ F``. An array
-        has the shape (n_variables,) or (n_variables, n_variables).
+    preconditioner : None, ndarray or `sk_stormc.preconditioners.Preconditioner`
+        Approximation of the inverse Hessian. Steps are along ``preconditioner @ F``. An
+        array has the shape (n_variables,) or (n_variables, n_variables).
     inner_floor : None or float
         Lower bound of the domain of f, which is then only defined for u > inner_floor.
     penalty : None or an object of `sk_stormc.penalties`
@@ -117,7 +135,7 @@ class CompositionalProblem(ABC):
     n_variables: int
     n_blocks = 1
     jacobian_kind = "sampled"
-    metric: Any = None
+    preconditioner: Any = None
     inner_floor: float | None = None
     penalty: Any = None
     source: Any = None

@@ -9,7 +9,8 @@ from numbers import Number
 
 import numpy as np
 
-from sk_stormc.utils.validation import as_numbers, check_all_finite, short
+from sk_stormc.utils.arrays import as_numbers, check_all_finite
+from sk_stormc.utils.parameters import short
 
 
 def import_jax():

@@ -8,8 +8,8 @@ Any other picklable callable can be used as a schedule too.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sk_stormc.utils.parameters import check_callable, check_number
 from sk_stormc.utils.types import Schedule
-from sk_stormc.utils.validation import check_callable, check_number
 
 
 @dataclass(frozen=True, repr=False)

@@ -5,7 +5,8 @@ import copy
 import numpy as np
 from sklearn.utils import Bunch
 
-from sk_stormc.utils.validation import as_numbers, short
+from sk_stormc.utils.arrays import as_numbers
+from sk_stormc.utils.parameters import short
 from sk_stormc.values.markov import refuse_rows
 from sk_stormc.values.reading.actions import check_probabilities, policy_chances
 

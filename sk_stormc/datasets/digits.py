@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from sklearn.datasets import load_digits
 
+from sk_stormc.utils.parameters import check_int, seeded
 from sk_stormc.utils.types import Array, FloatArray, RandomState
-from sk_stormc.utils.validation import check_int, seeded
 
 
 def make_augmented_digits(

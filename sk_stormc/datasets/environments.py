@@ -16,8 +16,8 @@ from sk_stormc.datasets.acting import (
     stacked,
     step,
 )
-from sk_stormc.datasets.spaces import Columns, log_of
-from sk_stormc.utils.validation import check_bool, check_int, short
+from sk_stormc.datasets.spaces import SpaceColumns, log_of
+from sk_stormc.utils.parameters import check_bool, check_int, short
 
 # Gymnasium's modes of automatic resets
 NEXT_STEP = "NextStep"
@@ -148,7 +148,7 @@ def collect_transitions(
 
 
 def _collect(env, policy, n, seed, one_hot):
-    columns = Columns(env.observation_space)
+    columns = SpaceColumns(env.observation_space)
     of_env, of_policy = seeds_of(seed)
     act = acting(policy, env, of_policy)
     left, came = columns.empty(n), columns.empty(n)
@@ -184,7 +184,7 @@ def collect_vector(env, policy, n, seed, one_hot):
     from gymnasium.vector.utils import iterate
 
     mode = autoreset_mode(env)
-    columns = Columns(env.single_observation_space)
+    columns = SpaceColumns(env.single_observation_space)
     k = env.num_envs
     of_env, of_policy = seeds_of(seed)
     act = acting(policy, env, of_policy, "single_")

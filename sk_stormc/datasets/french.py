@@ -18,7 +18,7 @@ from sklearn.datasets import get_data_home
 from sklearn.utils import Bunch
 
 from sk_stormc.utils.atomic import atomically
-from sk_stormc.utils.validation import check_bool, is_word, short
+from sk_stormc.utils.parameters import check_bool, is_word, short
 
 logger = logging.getLogger(__name__)
 

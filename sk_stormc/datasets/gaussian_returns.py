@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from sk_stormc.utils.arrays import as_numbers
+from sk_stormc.utils.parameters import check_int, check_number, seeded
 from sk_stormc.utils.types import ArrayLike, FloatArray, RandomState
-from sk_stormc.utils.validation import as_numbers, check_int, check_number, seeded
 
 
 def make_gaussian_returns(

@@ -10,13 +10,13 @@ from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
 from sk_stormc.datasets.acting import action_probabilities, discrete_sizes, environment
+from sk_stormc.utils.parameters import check_choice, check_int, seeded, short
 from sk_stormc.utils.types import ArrayLike, FloatArray, RandomState, SparseMatrix
-from sk_stormc.utils.validation import check_choice, check_int, seeded, short
 from sk_stormc.values.markov import dense, refuse_rows, summed_entries
 from sk_stormc.values.sums.problems import BellmanProblem
 
 
-class Transitions(NamedTuple):
+class LoggedTransitions(NamedTuple):
     """Transitions in the order of `BellmanValueEstimator.fit`'s arguments;
     ``fit(**transitions._asdict())``."""
 
@@ -182,7 +182,8 @@ class MarkovRewardProcess:
         Parameters
         ----------
         **params : dict
-            Parameters of `BellmanProblem`: sample_weight, alpha, sampling, metric.
+            Parameters of `BellmanProblem`: sample_weight, alpha, sampling,
+            preconditioner.
 
         Returns
         -------
@@ -194,7 +195,7 @@ class MarkovRewardProcess:
 
     def transitions(
         self, n_transitions: int, random_state: RandomState = None
-    ) -> Transitions:
+    ) -> LoggedTransitions:
         """Draw independent transitions, for `BellmanValueEstimator.fit`.
 
         A state that leads only to itself, without reward, is terminal. Transitions into
@@ -210,7 +211,7 @@ class MarkovRewardProcess:
 
         Returns
         -------
-        Transitions
+        LoggedTransitions
             A named tuple (X, y, next_X, terminal) of arrays with n_transitions rows:
             the features of the states, the rewards, the features of the successors, and
             whether the episode ended.
@@ -225,7 +226,9 @@ class MarkovRewardProcess:
         entries = problem.entries_of(states, rng.random_sample(n_transitions))
         successors = problem.successors_of(entries)
         X, next_X = dense(self.features[states]), dense(self.features[successors])
-        return Transitions(X, problem.entry_rewards[entries], next_X, ends[successors])
+        return LoggedTransitions(
+            X, problem.entry_rewards[entries], next_X, ends[successors]
+        )
 
 
 def make_bellman_problem(

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from sk_stormc.utils.arrays import as_numbers
 from sk_stormc.utils.frames import columns_of, is_series, is_table, rows_of
+from sk_stormc.utils.parameters import short
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import as_numbers, short
 from sk_stormc.utils.warnings import warn
 
 

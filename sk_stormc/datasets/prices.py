@@ -9,7 +9,8 @@ from sklearn.utils.validation import check_array
 
 from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.frames import as_text, columns_of, direction_of, index_of, is_table
-from sk_stormc.utils.validation import check_choice, check_numeric, naming, short
+from sk_stormc.utils.parameters import check_choice, naming, short
+from sk_stormc.utils.rows import check_numeric
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["returns_from_prices"]

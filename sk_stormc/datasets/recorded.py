@@ -11,8 +11,9 @@ from sklearn.utils import Bunch
 
 from sk_stormc.datasets.acting import stacked
 from sk_stormc.datasets.spaces import Observations, finite_numbers, place_of
+from sk_stormc.utils.arrays import as_flags
+from sk_stormc.utils.parameters import check_bool, short
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import as_flags, check_bool, short
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.reading.episodes import WARNED_SHARE, shares
 from sk_stormc.values.reading.log_order import warn_of_horizon

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 import numpy as np
 from sklearn.utils import Bunch
 
-from sk_stormc.utils.validation import as_numbers, short
+from sk_stormc.utils.arrays import as_numbers
+from sk_stormc.utils.parameters import short
 
 
-class Columns:
+class SpaceColumns:
     """The numbers of an observation, one column each. ``whose`` names the space in
     error messages."""
 
@@ -97,7 +98,9 @@ class Observations:
     from the first ones."""
 
     def __init__(self, space):
-        self.columns = None if space is None else Columns(space, "observation_space")
+        self.columns = (
+            None if space is None else SpaceColumns(space, "observation_space")
+        )
         self.first = None
 
     def rows(self, observations, name="observations", where=None):

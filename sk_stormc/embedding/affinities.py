@@ -17,17 +17,9 @@ from sk_stormc.embedding.neighbors.checks import (
     row_numbers,
 )
 from sk_stormc.embedding.neighbors.graph import as_search, fit_search, neighbor_graph
+from sk_stormc.utils.arrays import as_numbers
 from sk_stormc.utils.machine import CACHE_NUMBERS
-from sk_stormc.utils.threads import each, parts, threads
-from sk_stormc.utils.types import (
-    Array,
-    ArrayLike,
-    FloatArray,
-    Neighbors,
-    SparseMatrix,
-)
-from sk_stormc.utils.validation import (
-    as_numbers,
+from sk_stormc.utils.parameters import (
     check_bool,
     check_choice,
     check_int,
@@ -35,6 +27,14 @@ from sk_stormc.utils.validation import (
     is_list,
     is_word,
     short,
+)
+from sk_stormc.utils.threads import each, parts, threads
+from sk_stormc.utils.types import (
+    Array,
+    ArrayLike,
+    FloatArray,
+    Neighbors,
+    SparseMatrix,
 )
 from sk_stormc.utils.warnings import warn
 

@@ -118,7 +118,7 @@ def descend(problem, state, tol=0.0, on_record=None):
                     break
                 x = state.x.ravel()
                 F = of_stage.gradient(x)
-                q = of_stage.metric.at(x, t).apply(F)
+                q = of_stage.preconditioner.at(x, t).apply(F)
                 if tol and not stage.early:
                     state = _measured(state, F, q)
                     if state.last <= tol * state.first:

@@ -55,6 +55,17 @@ from sk_stormc.solvers import LBFGS, StopReason, get_solver
 from sk_stormc.solvers.lbfgs import LBFGS_PASSES
 from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.descriptions import check_unchanged, describe
+from sk_stormc.utils.parameters import (
+    check_bool,
+    check_choice,
+    check_int,
+    check_number,
+    check_verbose,
+    is_word,
+    naming,
+    short,
+)
+from sk_stormc.utils.rows import check_numeric
 from sk_stormc.utils.threads import in_threads, threads
 from sk_stormc.utils.types import (
     ArrayLike,
@@ -65,17 +76,6 @@ from sk_stormc.utils.types import (
     Neighbors,
     RandomState,
     SolverName,
-)
-from sk_stormc.utils.validation import (
-    check_bool,
-    check_choice,
-    check_int,
-    check_number,
-    check_numeric,
-    check_verbose,
-    is_word,
-    naming,
-    short,
 )
 
 # default exaggeration of the early stage; without it, divergences of "student-t" are up

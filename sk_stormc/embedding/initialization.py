@@ -9,7 +9,8 @@ from sklearn import config_context
 
 from sk_stormc.embedding.neighbors.checks import FEATURELESS
 from sk_stormc.embedding.neighbors.graph import offsets
-from sk_stormc.utils.validation import as_numbers, check_choice, short
+from sk_stormc.utils.arrays import as_numbers
+from sk_stormc.utils.parameters import check_choice, short
 
 # width of the noise in additional dimensions, relative to the first column: without it,
 # a map would never leave the dimensions of its start

@@ -14,7 +14,7 @@ from scipy import sparse
 from sk_stormc.core.source import FiniteSource
 from sk_stormc.embedding.sums_over_pairs import column_sums, columns, student_t_sums
 from sk_stormc.utils.machine import BLOCK_BYTES, MATRIX_BYTES
-from sk_stormc.utils.validation import check_number
+from sk_stormc.utils.parameters import check_number
 
 # for much larger values 1 + D / a rounds to 1 in float32; the kernel is then nearly
 # exp(-D)

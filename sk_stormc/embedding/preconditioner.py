@@ -18,7 +18,7 @@ from scipy import sparse
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.sparse.csgraph import connected_components
 
-from sk_stormc.core.metrics import Metric
+from sk_stormc.core.preconditioners import Preconditioner
 from sk_stormc.core.schedules import at
 from sk_stormc.embedding.neighbors.graph import GOLDEN
 from sk_stormc.embedding.sums_over_pairs import Edges, even_rows
@@ -160,7 +160,7 @@ class Aggregates:
                     raise
 
 
-class GraphLaplacian(Metric):
+class GraphLaplacian(Preconditioner):
     """The preconditioner (L_c + mu I)^-1 of a problem's steps, by conjugate-gradient
     iterations from zero.
 
@@ -195,11 +195,11 @@ class GraphLaplacian(Metric):
     def at(self, x, t):
         """The preconditioner at x: the weights of the edges at x, and mu for iteration
         t."""
-        metric = copy.copy(self)
-        metric.mu = at(self.mu, t)
+        preconditioner = copy.copy(self)
+        preconditioner.mu = at(self.mu, t)
         near = self.near or self.problem.new_near()
-        metric.c, metric.degree, _ = near.forces(x)
-        return metric
+        preconditioner.c, preconditioner.degree, _ = near.forces(x)
+        return preconditioner
 
     def apply(self, F):
         """An approximation of (L_c + mu I)^-1 F."""

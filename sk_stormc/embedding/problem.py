@@ -33,8 +33,8 @@ from sk_stormc.embedding.mesh import Mesh
 from sk_stormc.embedding.preconditioner import Graph, GraphLaplacian
 from sk_stormc.embedding.sums_over_pairs import student_t_sums
 from sk_stormc.utils.machine import BLOCK_BYTES
+from sk_stormc.utils.parameters import check_bool, check_choice, check_int, check_number
 from sk_stormc.utils.types import ArrayLike, Kernel, SparseMatrix
-from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number
 
 
 class SNEProblem(CompositionalProblem):
@@ -230,9 +230,9 @@ class SNEProblem(CompositionalProblem):
         """
         other = copy.copy(self)
         other._kept, other._all = self.new_near(), Columns(None)
-        if isinstance(self.metric, GraphLaplacian):
-            other.metric = copy.copy(self.metric)
-            other.metric.near = other._kept
+        if isinstance(self.preconditioner, GraphLaplacian):
+            other.preconditioner = copy.copy(self.preconditioner)
+            other.preconditioner.near = other._kept
         return other
 
     def new_near(self):
@@ -259,7 +259,7 @@ class SNEProblem(CompositionalProblem):
         constant, near, meshed = held is not None, self.n_near, self.meshed
         self.advice = advice(self.kernel, n, d, constant, n_iter, near, meshed, further)
         mu = regularization(self.kernel, held, self.advice.max_iter, total, further)
-        self.metric = GraphLaplacian(
+        self.preconditioner = GraphLaplacian(
             self, mu, CG_ITERATIONS[self.kernel], floor=COMPONENT_FLOOR * total
         )
 

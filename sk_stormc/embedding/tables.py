@@ -19,8 +19,8 @@ from sklearn.utils.validation import (
 
 from sk_stormc.utils.documentation import DocumentationLinkMixin
 from sk_stormc.utils.frames import as_text, column, columns_of, is_lazy, is_table
+from sk_stormc.utils.parameters import check_int, naming, plain, short
 from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import check_int, naming, plain, short
 from sk_stormc.utils.warnings import warn
 
 

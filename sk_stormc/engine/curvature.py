@@ -19,15 +19,15 @@ def curvature(oracle, x, size):
 
 
 def curvatures(oracle, x, size):
-    """Largest eigenvalues of metric @ Hessian of 16 minibatches.
+    """Largest eigenvalues of preconditioner @ Hessian of 16 minibatches.
 
     They are computed by power iterations on finite differences of the minibatch
     gradient. The first vector for a batch is the last vector for the previous batch. g
     and f use independent batches. There is one minibatch if batches are full.
     """
-    problem, metric = oracle.problem, oracle.metric.at(x, 0)
+    problem, preconditioner = oracle.problem, oracle.preconditioner.at(x, 0)
     v = oracle.rng.standard_normal(x.size).astype(x.dtype)
-    v, start_v = metric.apply(v), v
+    v, start_v = preconditioner.apply(v), v
     # of length 1 in the norm of the preconditioner's inverse
     v = v / math.sqrt(float(start_v @ v))
     rounding = math.sqrt(np.finfo(x.dtype).eps)
@@ -42,11 +42,11 @@ def curvatures(oracle, x, size):
             return oracle.gradient(x, u, oracle.jacobian(x, slope), outer)
 
         F = gradient(x)
-        length = math.sqrt(float(F @ metric.apply(F)))
+        length = math.sqrt(float(F @ preconditioner.apply(F)))
         top = 0.0
         for k in range(1 + 6):  # six power iterations, after one that determines h
             w = (gradient(x + h * v) - F) / h
-            v_new = metric.apply(w)
+            v_new = preconditioner.apply(w)
             top = math.sqrt(max(float(w @ v_new), 0.0))
             if not (math.isfinite(top) and top > 0):
                 break

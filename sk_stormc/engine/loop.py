@@ -21,13 +21,9 @@ from sk_stormc.engine.results import (
 )
 from sk_stormc.engine.stopping import Stopping, StoppingRule
 from sk_stormc.engine.stream_policy import StreamPolicy
+from sk_stormc.utils.arrays import as_numbers, check_all_finite
 from sk_stormc.utils.descriptions import check_unchanged, describe
-from sk_stormc.utils.validation import (
-    as_numbers,
-    check_all_finite,
-    drawn_seed,
-    is_integer,
-)
+from sk_stormc.utils.parameters import drawn_seed, is_integer
 
 DEFAULT_PASSES = 100  # the budget if neither max_iter nor max_ifo is given
 # parameters that may change when a run continues
@@ -50,7 +46,7 @@ def run(
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if state is None:
             oracle = Oracle(problem, drawn_seed(random_state))
-            oracle.metric = solver.run_metric(oracle, None)
+            oracle.preconditioner = solver.run_preconditioner(oracle, None)
             x = _start_point(problem, oracle, x0)
             run = RunState(
                 type(solver).__name__,
@@ -66,7 +62,7 @@ def run(
             _check_state(solver, problem, state, x0, random_state)
             oracle, run = Oracle(problem, 0), state.copy()
             oracle.restore(state.oracle)
-            oracle.metric = solver.run_metric(oracle, run.state)
+            oracle.preconditioner = solver.run_preconditioner(oracle, run.state)
         loop = Loop(solver, oracle, run, record_every, on_record, verbose)
         if state is None:
             loop.record()

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sk_stormc.core.metrics import as_metric
 from sk_stormc.core.penalties import penalized
+from sk_stormc.core.preconditioners import as_preconditioner
 from sk_stormc.core.problem import CompositionalProblem, checked_parts
 from sk_stormc.core.source import source_of
 from sk_stormc.core.unit import InUnit
-from sk_stormc.utils.validation import plain
+from sk_stormc.utils.former_names import former_attribute
+from sk_stormc.utils.parameters import plain
 
 KINDS = ("inner", "jacobian", "outer")
 ALL = (None, None, None)  # (B_g, B_dg, B_f) of a full refresh
@@ -60,7 +61,7 @@ class Oracle:
 
     Attributes
     ----------
-    metric : sk_stormc.metrics.Metric
+    preconditioner : sk_stormc.preconditioners.Preconditioner
         The preconditioner of steps: that of the problem, unless the solver sets its
         own.
     ifo : int
@@ -82,6 +83,8 @@ class Oracle:
     exact : deque of tuple
         Pairs (x, F) of points at which u, J and F were evaluated on all components. The
         stopping rule uses them, and empties the deque after each iteration.
+    has_moved : bool
+        Whether the step of this iteration has called `CompositionalSolver.move`.
 
     Notes
     -----
@@ -105,9 +108,13 @@ class Oracle:
     (16, 16)
     """
 
+    metric = former_attribute("metric", "preconditioner")
+
     def __init__(self, problem, seed):
         self.problem = problem = problem.in_run()
-        self.metric = as_metric(problem.metric, problem.n_variables).bound(self)
+        self.preconditioner = as_preconditioner(
+            problem.preconditioner, problem.n_variables
+        ).bound(self)
         *generators, self.rng = np.random.default_rng(seed).spawn(len(KINDS) + 1)
         self.source = source_of(problem)
         self._generators = dict(zip(KINDS, self.source.open(generators), strict=True))
@@ -116,7 +123,7 @@ class Oracle:
         self.n_evaluations = dict.fromkeys(KINDS, 0)
         self.n_guarded = self.n_below = 0
         self._exact = None
-        self.exact_charged = False
+        self.exact_charged = self.has_moved = False
         # the length of u, once it is known, as the shape of the Jacobian is
         self._length, self._jacobian_is_checked = None, False
         self.exact = deque(maxlen=32)  # more points than a line search evaluates

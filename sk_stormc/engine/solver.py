@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import check_penalty, projected
+from sk_stormc.core.preconditioners import Preconditioner
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.schedules import Slowed, at
 from sk_stormc.core.source import source_of
@@ -31,9 +31,8 @@ from sk_stormc.engine.steps import (
 )
 from sk_stormc.utils.docstrings import inherit_parameters
 from sk_stormc.utils.documentation import DocumentationLinkMixin
-from sk_stormc.utils.threads import in_one_thread
-from sk_stormc.utils.types import ArrayLike, Auto, RandomState, Schedule, Size
-from sk_stormc.utils.validation import (
+from sk_stormc.utils.former_names import former_keyword, rename_member
+from sk_stormc.utils.parameters import (
     check_batch_size,
     check_callable,
     check_choice,
@@ -46,6 +45,8 @@ from sk_stormc.utils.validation import (
     is_word,
     plain,
 )
+from sk_stormc.utils.threads import in_one_thread
+from sk_stormc.utils.types import ArrayLike, Auto, RandomState, Schedule, Size
 
 # number of components up to which "auto" batches contain all of them
 MAX_FULL_BATCH = 1024
@@ -62,8 +63,8 @@ def require_prox(has_prox):
     preconditioner."""
     if not has_prox:
         raise ValueError(
-            "a penalty needs a diagonal metric (or None): its proximal step has no "
-            "closed form"
+            "a penalty needs a diagonal preconditioner (or None): its proximal step "
+            "has no closed form"
         )
 
 
@@ -83,7 +84,7 @@ def advised(problem, name):
     return "auto"
 
 
-def _check_step(solver, s, before, returned):
+def _check_step(solver, oracle, s, before, returned):
     """Raise a TypeError for a step that returns something, counts the iterations, or
     does not assign a point to s.x."""
     t, x = before
@@ -92,7 +93,7 @@ def _check_step(solver, s, before, returned):
         what = f"must assign to the fields of s and return None, got {kind}"
     elif s.t != t:
         what = "must not change s.t: the loop counts the iterations"
-    elif s.x is x and not t and solver._has_moved:  # methods may discard a step
+    elif s.x is x and not t and oracle.has_moved:  # methods may discard a step
         what = "must assign a new array to s.x, the next point: it left that of x_0"
     elif np.shape(s.x) != x.shape:
         what = f"must assign to s.x of shape {x.shape}, got shape {np.shape(s.x)}"
@@ -105,8 +106,9 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
     """Base class of the methods. Users call `solve`.
 
     Authors write `init_state` and `step`. They may also write `cost`, `finish`,
-    `run_metric`, `default_budget`, `needed_to_stream`, `accept`, and `iterate` in place
-    of `step`. All other methods are ours: authors call them, and do not override them.
+    `run_preconditioner`, `default_budget`, `needed_to_stream`, `accept`, and `iterate`
+    in place of `step`. All other methods are ours: authors call them, and do not
+    override them.
 
     These parameters are common to the methods. A method declares those that it needs in
     its ``__init__``, which only stores them. It inherits their checks, and also their
@@ -187,8 +189,6 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
     name: str
     resumable = True  # a run can continue from the state of an earlier one
 
-    _has_moved = False  # whether the step of this iteration called `move`
-
     # defaults for methods without the parameter
     learning_rate: float | Schedule | Auto = "auto"
     batch_size: Size = "auto"
@@ -200,6 +200,7 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
+        rename_member(cls, "run_metric", "run_preconditioner")
         cls.name = cls.__name__
         inherit_parameters(cls)
 
@@ -257,10 +258,10 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
         """The point that the run returns, from the last state."""
         return s.x
 
-    def run_metric(self, oracle, s):
+    def run_preconditioner(self, oracle, s):
         """The preconditioner of a run's steps. ``s`` is None at the start, and the
         state of a run that is resumed."""
-        return oracle.metric
+        return oracle.preconditioner
 
     def default_budget(self, oracle, s):
         """(max_iter, max_passes) of a run for which neither max_iter nor max_ifo is
@@ -293,16 +294,16 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
         )
         if problem.penalty is not None:
             check_penalty(problem.penalty, problem.n_variables)
-            metric = problem.metric
-            is_metric = isinstance(metric, Metric)
-            require_prox(metric.has_prox if is_metric else np.ndim(metric) < 2)
+            own = problem.preconditioner
+            is_object = isinstance(own, Preconditioner)
+            require_prox(own.has_prox if is_object else np.ndim(own) < 2)
 
     def iterate(self, oracle, s, loop):
         """Iterate until the loop has a reason to stop."""
         loop.after_iteration()
         while loop.reason is None:
-            before, self._has_moved = (s.t, s.x), False
-            _check_step(self, s, before, self.step(oracle, s))
+            before, oracle.has_moved = (s.t, s.x), False
+            _check_step(self, oracle, s, before, self.step(oracle, s))
             s.t += 1
             loop.after_iteration()
 
@@ -388,12 +389,12 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
         problem, smoothness = oracle.problem, 0.0
         eta = self.auto("learning_rate", problem, None)
         if eta is None:
-            L = oracle.metric.curvature if L is None else L
+            L = oracle.preconditioner.curvature if L is None else L
             if L is None:
                 with oracle.looking_ahead():
                     L = curvature(oracle, x, size)
-                metric = oracle.metric.at(x, 0)
-                smoothness = problem.advice.smoothness(problem, size, metric)
+                preconditioner = oracle.preconditioner.at(x, 0)
+                smoothness = problem.advice.smoothness(problem, size, preconditioner)
             steepest = max(L, smoothness)
             # for a linear objective any learning rate decreases it, and the run ends at
             # its budget
@@ -415,7 +416,8 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
         precision = precision if callable(precision) else float(precision)
         return Limit(precision, by_block=normalization == "block")
 
-    def move(self, oracle, s, F, x=None, metric=None):
+    @former_keyword("metric", "preconditioner")
+    def move(self, oracle, s, F, x=None, preconditioner=None):
         """Steps 5 and 6 of Algorithm 1: the next point along F by the state's rule. It
         sets ``s.residual``.
 
@@ -427,7 +429,7 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
         F : ndarray of shape (n_variables,)
         x : ndarray of shape (n_variables,), default=None
             Starting point of the step. None means ``s.x``.
-        metric : Metric, default=None
+        preconditioner : Preconditioner, default=None
             The preconditioner of this step and its proximal step. None means the
             problem's preconditioner. The residual, which is compared with tol, always
             uses the preconditioner of the problem.
@@ -442,7 +444,7 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
             If the state has no rule, or the problem's penalty has no proximal step in
             the preconditioner.
         """
-        self._has_moved = True
+        oracle.has_moved = True
         problem, rule = oracle.problem, s.rule
         if rule is None:
             raise ValueError(
@@ -450,17 +452,18 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
                 "step_rule, for move"
             )
         x = s.x if x is None else x
-        eta, own = at(rule.learning_rate, s.t), metric
-        metric = oracle.metric.at(x, s.t)
-        direction = step_direction(problem, metric, x, F, eta)  # step 5
+        eta, own = at(rule.learning_rate, s.t), preconditioner
+        preconditioner = oracle.preconditioner.at(x, s.t)
+        direction = step_direction(problem, preconditioner, x, F, eta)  # step 5
         s.residual = direction.length
         if own is not None:
             if problem.penalty is not None:
                 require_prox(own.has_prox)
-            metric, direction = own, step_direction(problem, own, x, F, eta)
+            preconditioner, direction = own, step_direction(problem, own, x, F, eta)
         if rule.inertia is None:
-            return rule.next_point(problem, metric, x, direction, eta, s.t)  # step 6
-        s.velocity = rule.average(problem, metric, direction, s.velocity, s.t)
+            # step 6
+            return rule.next_point(problem, preconditioner, x, direction, eta, s.t)
+        s.velocity = rule.average(problem, preconditioner, direction, s.velocity, s.t)
         return projected(problem.penalty, x - eta * s.velocity)
 
     def length(self, oracle, s, x, F):
@@ -472,13 +475,17 @@ class CompositionalSolver(DocumentationLinkMixin, BaseEstimator, ABC):
         """The `Direction` of a step from x along F at the learning rate of the
         state."""
         eta = 1.0 if s.rule is None else at(s.rule.learning_rate, s.t)
-        return step_direction(oracle.problem, oracle.metric.at(x, s.t), x, F, eta)
+        return step_direction(
+            oracle.problem, oracle.preconditioner.at(x, s.t), x, F, eta
+        )
 
     def proximal_point(self, oracle, s, F):
         """x~ of step 5 of Algorithm 1: the end of the unshortened step from ``s.x``
         along F."""
         eta = at(s.rule.learning_rate, s.t)
-        return proximal_point(oracle.problem, oracle.metric.at(s.x, s.t), s.x, F, eta)
+        return proximal_point(
+            oracle.problem, oracle.preconditioner.at(s.x, s.t), s.x, F, eta
+        )
 
     # ours: for users
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from sk_stormc.core.schedules import at
 from sk_stormc.core.unit import InUnit
+from sk_stormc.utils.parameters import is_list, plain, short
 from sk_stormc.utils.types import Array
-from sk_stormc.utils.validation import is_list, plain, short
 
 # steps 2, 3 and 7 to 10: the estimates
 
@@ -225,7 +225,7 @@ class Direction:
         |x~ - x| / eta in the norm of the preconditioner's inverse, which is |F| without
         penalty and preconditioner. NaN if it is not finite.
     q, p : ndarray of shape (n_variables,)
-        The direction q, and p = metric^-1 q, so that length^2 = <q, p>.
+        The direction q, and p = preconditioner^-1 q, so that length^2 = <q, p>.
     target : ndarray of shape (n_variables,) or None
         The point x~. None means x - eta q.
     """
@@ -236,26 +236,26 @@ class Direction:
     target: np.ndarray | None = None
 
 
-def proximal_point(problem, metric, x, F, eta):
-    """x~ = prox_{eta R}(x - eta metric F), step 5 of Algorithm 1."""
-    x_tilde = x - eta * metric.apply(F)
+def proximal_point(problem, preconditioner, x, F, eta):
+    """x~ = prox_{eta R}(x - eta preconditioner F), step 5 of Algorithm 1."""
+    x_tilde = x - eta * preconditioner.apply(F)
     # the loop handles values that are not finite
     if problem.penalty is None or not np.isfinite(x_tilde).all():
         return x_tilde
-    return problem.penalty.prox(x_tilde, metric.prox_step(eta))
+    return problem.penalty.prox(x_tilde, preconditioner.prox_step(eta))
 
 
-def step_direction(problem, metric, x, F, eta):
+def step_direction(problem, preconditioner, x, F, eta):
     """The `Direction` of the step from x along F."""
     target = None
     if problem.penalty is None:
-        q, p = metric.apply(F), F
+        q, p = preconditioner.apply(F), F
     else:
         # if a schedule has decreased to 0, x does not move, but the stopping rule needs
         # a length
-        target = proximal_point(problem, metric, x, F, eta or 1.0)
+        target = proximal_point(problem, preconditioner, x, F, eta or 1.0)
         q = (x - target) / (eta or 1.0)
-        p = metric.apply_inverse(q)
+        p = preconditioner.apply_inverse(q)
         target = target if eta else None
     square = float(q.dot(p))
     return Direction(math.sqrt(square) if square >= 0 else math.nan, q, p, target)
@@ -284,13 +284,15 @@ class Limit:
     precision: float | Callable
     by_block: bool = False
 
-    def gamma(self, problem, metric, direction, t):
+    def gamma(self, problem, preconditioner, direction, t):
         """The factor of a `Direction` in this preconditioner: a number, or an array
         with a number for each variable."""
         eps = at(self.precision, t)
         if not self.by_block:
             return min(0.5, eps / direction.length) if direction.length else 0.5
-        lengths = metric.block_lengths(direction.q, direction.p, problem.n_blocks)
+        lengths = preconditioner.block_lengths(
+            direction.q, direction.p, problem.n_blocks
+        )
         gamma = np.minimum(0.5, eps / np.maximum(lengths, np.finfo(lengths.dtype).tiny))
         return np.repeat(gamma, direction.q.size // problem.n_blocks)
 
@@ -344,16 +346,16 @@ class StepRule:
     limit: Limit | None = None
     inertia: Inertia | None = None
 
-    def next_point(self, problem, metric, x, direction, eta, t):
+    def next_point(self, problem, preconditioner, x, direction, eta, t):
         """The end point of a step along ``direction``: x~, or a point before it if the
         limit shortens the step."""
         if self.limit is not None:
-            gamma = self.limit.gamma(problem, metric, direction, t)
+            gamma = self.limit.gamma(problem, preconditioner, direction, t)
             return x - (eta * gamma) * direction.q
         # x~ itself has exact zeros
         return x - eta * direction.q if direction.target is None else direction.target
 
-    def average(self, problem, metric, direction, velocity, t):
+    def average(self, problem, preconditioner, direction, velocity, t):
         """The average of the directions after ``direction`` was added, for a rule with
         inertia.
 
@@ -364,6 +366,6 @@ class StepRule:
         q = (
             direction.q
             if self.limit is None
-            else self.limit.gamma(problem, metric, direction, t) * direction.q
+            else self.limit.gamma(problem, preconditioner, direction, t) * direction.q
         )
         return self.inertia.average(q, velocity)

@@ -171,7 +171,7 @@ class StoppingRule:
         small = (
             s.residual is None or first is None or s.residual <= self.solver.tol * first
         )
-        measures = small or self.oracle.metric.stays
+        measures = small or self.oracle.preconditioner.stays
         value = self.solver.length(self.oracle, s, s.x, F) if measures else s.residual
         self._store(s, value, exact=True)
         stopping.point = s.x
@@ -294,7 +294,7 @@ class StoppingRule:
         """Whether a step of this residual would move x by rounding errors only."""
         # 0 at the end of a schedule, where the length of a step has no meaning
         rate = 0.0 if s.rule is None else at(s.rule.learning_rate, s.t)
-        size = self.oracle.metric.at(s.x, s.t).size(s.x)
+        size = self.oracle.preconditioner.at(s.x, s.t).size(s.x)
         return rate > 0 and rate * value <= 4 * self.eps * size
 
     def is_stationary(self, s, by_values=False):
@@ -308,18 +308,19 @@ class StoppingRule:
         stopping = self.run.stopping
         if stopping.stationary_at == s.t:
             return True
-        problem, metric = self.oracle.problem, self.oracle.metric.at(s.x, s.t)
+        problem = self.oracle.problem
+        preconditioner = self.oracle.preconditioner.at(s.x, s.t)
         y = point_beside(problem, s.x)
         gradients = self._full_gradients(s, [s.x, y])
         if gradients is None:
             return False
         F, F_nearby = gradients
         stationary = problem.penalty is None and not F.any()
-        length = math.sqrt(max(float(F_nearby @ metric.apply(F_nearby)), 0.0))
-        rate = 1e-3 * metric.size(s.x) / length if length else 0.0
+        length = math.sqrt(max(float(F_nearby @ preconditioner.apply(F_nearby)), 0.0))
+        rate = 1e-3 * preconditioner.size(s.x) / length if length else 0.0
         if not stationary and 0 < rate < math.inf:
-            here = step_direction(problem, metric, s.x, F, rate).length
-            nearby = step_direction(problem, metric, y, F_nearby, rate).length
+            here = step_direction(problem, preconditioner, s.x, F, rate).length
+            nearby = step_direction(problem, preconditioner, y, F_nearby, rate).length
             stationary = here <= np.cbrt(self.eps) * nearby
             if by_values and not stationary:
                 rounding = 8 * self.eps * abs(self.oracle.reported(s.x))

@@ -21,9 +21,7 @@ from sk_stormc.solvers import SOLVERS, CompositionalSolver, StopReason, get_solv
 from sk_stormc.streams.rows import stack
 from sk_stormc.utils.docstrings import inherit_attributes, inherit_parameters
 from sk_stormc.utils.documentation import DocumentationLinkMixin
-from sk_stormc.utils.threads import in_one_thread
-from sk_stormc.utils.types import Array, F, FloatArray
-from sk_stormc.utils.validation import (
+from sk_stormc.utils.parameters import (
     check_choice,
     check_int,
     check_number,
@@ -34,6 +32,8 @@ from sk_stormc.utils.validation import (
     is_word,
     seeded,
 )
+from sk_stormc.utils.threads import in_one_thread
+from sk_stormc.utils.types import Array, F, FloatArray
 
 
 def _version():

@@ -19,9 +19,9 @@ from sk_stormc.utils.descriptions import (
     describe,
     fingerprint,
 )
+from sk_stormc.utils.parameters import drawn_seed, is_integer, seeded
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import F
-from sk_stormc.utils.validation import drawn_seed, is_integer, seeded
 
 # parameters that may change in a resumed fit
 FREE = (

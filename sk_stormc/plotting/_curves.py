@@ -8,7 +8,7 @@ import numpy as np
 from sk_stormc.engine.results import Recorded
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.solvers import SOLVERS
-from sk_stormc.utils.validation import is_list, short
+from sk_stormc.utils.parameters import is_list, short
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import Formatter, Locator, MaxNLocator, NullLocator
 
-from sk_stormc.utils.validation import short
+from sk_stormc.utils.parameters import short
 
 BLUE = "#0072B2"
 # Okabe & Ito's colours, the darkest ones first, because pale ones are hard to see on

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.linalg import orthogonal_procrustes
 
 from sk_stormc.plotting.points import finite_points
+from sk_stormc.utils.parameters import check_bool, short
 from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import check_bool, short
 
 
 def align_embedding(

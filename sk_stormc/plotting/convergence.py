@@ -28,7 +28,7 @@ from sk_stormc.plotting._style import (
     styles_of,
     write_literally,
 )
-from sk_stormc.utils.validation import (
+from sk_stormc.utils.parameters import (
     check_bool,
     check_choice,
     check_int,

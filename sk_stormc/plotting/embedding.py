@@ -19,8 +19,8 @@ from sk_stormc.plotting.point_colors import PointColors, point_colors
 from sk_stormc.plotting.point_layers import COLORED, PointLayers
 from sk_stormc.plotting.points import finite_points, spread_out
 from sk_stormc.utils.atomic import atomically
+from sk_stormc.utils.parameters import check_bool, check_text, naming, short
 from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import check_bool, check_text, naming, short
 
 # so that classes keep them
 _looks_on_axes: WeakKeyDictionary[Any, dict[str, tuple[str, str]]] = WeakKeyDictionary()

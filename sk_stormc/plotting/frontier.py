@@ -32,17 +32,11 @@ from sk_stormc.plotting.frontier_fits import fitted_weights
 from sk_stormc.portfolio.constraints import feasible_set_of
 from sk_stormc.portfolio.returns import Returns
 from sk_stormc.portfolio.risk import MEASURES
+from sk_stormc.utils.arrays import all_finite, as_numbers
 from sk_stormc.utils.blocks import blocks, is_dask
 from sk_stormc.utils.frames import columns_of
+from sk_stormc.utils.parameters import check_bool, check_number, check_text, short
 from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import (
-    all_finite,
-    as_numbers,
-    check_bool,
-    check_number,
-    check_text,
-    short,
-)
 
 DEVIATION = (
     "standard deviation of the {}",

@@ -14,7 +14,7 @@ from sk_stormc.plotting.map_legends import islands_of
 from sk_stormc.plotting.point_colors import GREY, MISSING, colormap_of
 from sk_stormc.plotting.points import spread_out
 from sk_stormc.utils.frames import column, columns_of, is_series, is_table
-from sk_stormc.utils.validation import short
+from sk_stormc.utils.parameters import short
 
 SYMBOLS = {  # of matplotlib's shapes
     "o": "circle",

@@ -15,8 +15,8 @@ from sk_stormc.plotting._style import (
 )
 from sk_stormc.plotting.convergence import ConvergenceDisplay, scale_x, x_limits
 from sk_stormc.plotting.embedding import EmbeddingDisplay
+from sk_stormc.utils.parameters import check_text, naming, short
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import check_text, naming, short
 
 
 def plot_curves(

@@ -11,8 +11,9 @@ from matplotlib import colormaps
 from matplotlib.colors import LinearSegmentedColormap, is_color_like, to_hex
 
 from sk_stormc.plotting._style import COLORS, local_times
+from sk_stormc.utils.arrays import check_unmasked
 from sk_stormc.utils.frames import is_series
-from sk_stormc.utils.validation import check_unmasked, short
+from sk_stormc.utils.parameters import short
 
 # Okabe & Ito's eight colours, which colour-blind people can distinguish, and twelve
 # more. Each of these is as far from white and from all before it as possible, in

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from sk_stormc.utils.validation import all_finite, as_numbers, short
+from sk_stormc.utils.arrays import all_finite, as_numbers
+from sk_stormc.utils.parameters import short
 
 
 def finite_points(name, value):

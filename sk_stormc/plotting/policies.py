@@ -12,7 +12,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from sk_stormc.plotting._style import axes_for, check_kwargs
-from sk_stormc.utils.validation import as_numbers, check_text, short
+from sk_stormc.utils.arrays import as_numbers
+from sk_stormc.utils.parameters import check_text, short
 
 ROW = 0.42  # height of a policy in inches
 WARNED = "0.55"

@@ -30,14 +30,9 @@ from sk_stormc.portfolio.performance import (
     monthly_returns,
     statistics_of,
 )
+from sk_stormc.utils.arrays import all_finite, as_numbers
+from sk_stormc.utils.parameters import check_number, is_real, short
 from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import (
-    all_finite,
-    as_numbers,
-    check_number,
-    is_real,
-    short,
-)
 
 AS_NUMBERS = ("Sharpe ratio", "Sortino ratio", "Calmar ratio", "beta")
 

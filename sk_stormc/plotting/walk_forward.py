@@ -33,15 +33,10 @@ from sk_stormc.portfolio.performance import (
     drawdowns_of,
     statistics_of,
 )
+from sk_stormc.utils.arrays import all_finite, as_numbers
 from sk_stormc.utils.frames import column, columns_of, index_of, is_table
+from sk_stormc.utils.parameters import check_bool, check_number, short
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import (
-    all_finite,
-    as_numbers,
-    check_bool,
-    check_number,
-    short,
-)
 
 # of the assets with an area of their own
 AREAS = [color for color in COLORS if color != "#000000"]

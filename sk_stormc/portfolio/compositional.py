@@ -8,21 +8,16 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from sk_stormc.core.advice import Advice, Published
-from sk_stormc.core.metrics import Metric
+from sk_stormc.core.preconditioners import Preconditioner, check_preconditioner
 from sk_stormc.core.source import FiniteSource
 from sk_stormc.core.weighted import WeightedComponents
 from sk_stormc.portfolio.mean_risk import MeanRisk
+from sk_stormc.utils.arrays import check_all_finite
 from sk_stormc.utils.blocks import MappedRows, blocks
 from sk_stormc.utils.docstrings import inherit_parameters
+from sk_stormc.utils.parameters import check_choice, is_word, naming
+from sk_stormc.utils.rows import check_numeric
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import (
-    check_all_finite,
-    check_choice,
-    check_metric,
-    check_numeric,
-    is_word,
-    naming,
-)
 
 __all__ = ["PortfolioProblem", "combine"]
 
@@ -115,7 +110,7 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
         proportional to them.
     penalty : object of `sk_stormc.penalties`, default=None
         The regulariser or constraint R.
-    metric : "variance", ndarray, `sk_stormc.metrics.Metric` or None, default=None
+    preconditioner : "variance", ndarray, Preconditioner or None, default=None
         Preconditioner of the steps. "variance" uses 1 / Var(r_j) for each asset, so
         that steps do not depend on the units of the assets. None means unscaled steps,
         as in the papers.
@@ -150,7 +145,7 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
         risk_measure: Literal["variance", "semivariance", "entropic"] = "variance",
         sample_weight: ArrayLike | None = None,
         penalty: Any = None,
-        metric: Any = None,
+        preconditioner: Any = None,
     ) -> None:
         check_choice("risk_measure", risk_measure, measures())
         measure = measures()[risk_measure]
@@ -160,9 +155,13 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
                 f"risk_measure={risk_measure!r} needs a subclass of {needed}, got "
                 f"{type(self).__name__}"
             )
-        self._set_up(returns, risk_aversion, measure(), sample_weight, penalty, metric)
+        self._set_up(
+            returns, risk_aversion, measure(), sample_weight, penalty, preconditioner
+        )
 
-    def _set_up(self, returns, risk_aversion, measure, sample_weight, penalty, metric):
+    def _set_up(
+        self, returns, risk_aversion, measure, sample_weight, penalty, preconditioner
+    ):
         """Store the data, whose returns are checked here."""
         R = MappedRows.of(returns)
         if not isinstance(R, MappedRows):
@@ -185,7 +184,7 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
         self._return_weight, self._risk_weight = task.return_weight, task.risk_weight
         self.n_inner, self.n_outer = task.n_inner, task.n_outer
         self.n_variables = R.shape[1]
-        self._metric = self._check_metric(metric)
+        self._preconditioner = self._check_preconditioner(preconditioner)
         self._known_factors: dict = {}
 
     def initial_point(self, rng):
@@ -277,14 +276,14 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
 
     # means
 
-    def _check_metric(self, metric):
-        if isinstance(metric, str):
-            check_choice("metric", metric, ("variance",))
-        if metric is None or isinstance(metric, (str, Metric)):
-            return metric
-        return check_metric("metric", metric, self.n_variables).astype(
-            self.returns.dtype, copy=False
-        )
+    def _check_preconditioner(self, preconditioner):
+        if isinstance(preconditioner, str):
+            check_choice("preconditioner", preconditioner, ("variance",))
+        if preconditioner is None or isinstance(preconditioner, (str, Preconditioner)):
+            return preconditioner
+        return check_preconditioner(
+            "preconditioner", preconditioner, self.n_variables
+        ).astype(self.returns.dtype, copy=False)
 
     @cached_property
     def mean(self):
@@ -292,8 +291,8 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
         return self.task.mean.astype(self.returns.dtype)
 
     @cached_property
-    def metric(self):
+    def preconditioner(self):
         """Preconditioner of the steps, computed on first use, because a stream uses
         that of its first rows only."""
-        named = isinstance(self._metric, str)
-        return self.task.inverse_variances() if named else self._metric
+        named = isinstance(self._preconditioner, str)
+        return self.task.inverse_variances() if named else self._preconditioner

@@ -17,14 +17,8 @@ from sk_stormc.portfolio.labels import aligned, aligned_numbers
 from sk_stormc.portfolio.linear_constraints import linear_of
 from sk_stormc.portfolio.returns import column_of
 from sk_stormc.portfolio.risk import MEASURES
-from sk_stormc.utils.validation import (
-    as_numbers,
-    check_int,
-    check_number,
-    is_real,
-    is_word,
-    short,
-)
+from sk_stormc.utils.arrays import as_numbers
+from sk_stormc.utils.parameters import check_int, check_number, is_real, is_word, short
 from sk_stormc.utils.warnings import warn
 
 __all__ = [
@@ -311,6 +305,8 @@ def check_size(portfolio, feasible):
         best = "all multiples of a portfolio have the same ratio"
     elif least:
         asked, best = "risk_aversion=inf", "the best portfolio is the empty portfolio"
+        if not MEASURES[portfolio.risk_measure].nonnegative:
+            best += ", or a large one whose risk is negative"
     else:
         asked = f"risk_measure={portfolio.risk_measure!r}"
         best = (

@@ -20,7 +20,7 @@ __all__ = [
     "RELATIVE_ROUNDING",
     "Formulation",
     "Hinges",
-    "Limit",
+    "RiskLimit",
     "Program",
     "Solution",
     "gram",
@@ -181,7 +181,7 @@ def tilted(p, e):
 
 
 @dataclass
-class Limit:
+class RiskLimit:
     """The constraint smooth(x) + hinges(x) <= bound, for the first hinges of a
     program, which are then no part of its objective."""
 
@@ -210,7 +210,7 @@ class Program:
     n_risk_rows: int = 0
     formulation: Callable | None = None  # of the risk
     reach: float = np.inf  # of its level, as in `Formulation`
-    limit: Limit | None = None
+    limit: RiskLimit | None = None
 
     def lagrangian(self, multiplier):
         """The program without its limit, whose terms are added to the objective with

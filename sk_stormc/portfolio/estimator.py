@@ -27,6 +27,7 @@ from sk_stormc.portfolio.returns import Returns
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.portfolio.rounds.fit import score_in_blocks
 from sk_stormc.portfolio.streaming import streams_returns, update_weights
+from sk_stormc.utils.parameters import check_bool, check_choice, check_number
 from sk_stormc.utils.types import (
     ArrayLike,
     FloatArray,
@@ -34,7 +35,6 @@ from sk_stormc.utils.types import (
     RiskMeasure,
     SolverName,
 )
-from sk_stormc.utils.validation import check_bool, check_choice, check_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -323,7 +323,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         X : array-like of shape (n_periods, n_assets)
             Returns in any unit, for at least two periods, from the oldest to the
             latest. A C-contiguous memmap of native float32 or float64 is never loaded
-            into memory as a whole, and neither is a dask array or data frame.
+            into memory as a whole, except for "cdar", and neither is a dask array or
+            data frame.
         y : Ignored
         sample_weight : array-like of shape (n_periods,), default=None
             Weights of the periods, in the order of X. They may be a dask collection if
@@ -363,8 +364,13 @@ class CompositionalPortfolio(CompositionalEstimator):
     def _fit(self, X, y=None, sample_weight=None, before=None):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         solver, measure = self._make_solver(), self._measure()
-        ordered = measure.ordered or self.half_life is not None
-        table = Returns.of(X, sample_weight, least=2, counts=ordered)
+        table = Returns.of(
+            X,
+            sample_weight,
+            least=2,
+            counts=measure.ordered or self.half_life is not None,
+            mapped=not measure.ordered,
+        )
         limits = IntegerLimits.of(self, table.columns)
         in_blocks = takes_rounds(solver, measure, table, limits)
         feasible = feasible_set_of(self, table.columns)
@@ -517,8 +523,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         check_is_fitted(self)
         if has_failed(self):
             return -np.inf
-        counts = True if MEASURES[self.risk_measure].ordered else None
-        table, weights = self._new_returns(X, sample_weight, counts), self.weights_
+        table, weights = self._new_returns(X, sample_weight), self.weights_
         if self.benchmark is not None:
             weights = np.append(weights, weights.dtype.type(-1))
         if table.in_dask or not (table.in_memory or self.benchmark is None):
@@ -548,9 +553,10 @@ class CompositionalPortfolio(CompositionalEstimator):
         check_is_fitted(self)
         return series_of(self)
 
-    def _new_returns(self, X, sample_weight=None, counts=None):
+    def _new_returns(self, X, sample_weight=None):
         """The `Returns` of the assets of the fit."""
-        table = Returns.of(X, sample_weight, counts=counts)
+        ordered = MEASURES[self.risk_measure].ordered
+        table = Returns.of(X, sample_weight, counts=ordered or None, mapped=not ordered)
         validate_data(self, table.named_columns, reset=False, skip_check_array=True)
         return table
 

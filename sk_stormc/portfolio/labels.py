@@ -7,8 +7,9 @@ from operator import itemgetter
 
 import numpy as np
 
+from sk_stormc.utils.arrays import as_numbers
 from sk_stormc.utils.frames import as_text, columns_of, is_series, is_table
-from sk_stormc.utils.validation import as_numbers, short
+from sk_stormc.utils.parameters import short
 
 __all__ = [
     "aligned",

@@ -12,8 +12,9 @@ import numpy as np
 from scipy import sparse
 
 from sk_stormc.portfolio.labels import aligned, default_of, refuse_no_match
+from sk_stormc.utils.arrays import as_numbers
 from sk_stormc.utils.frames import has_row_labels, is_series
-from sk_stormc.utils.validation import as_numbers, is_list, short
+from sk_stormc.utils.parameters import is_list, short
 
 __all__ = ["Linear", "linear_of", "rows_of"]
 

@@ -12,7 +12,8 @@ from sk_stormc.core.penalties import penalized
 from sk_stormc.core.weighted import with_sum_one
 from sk_stormc.portfolio.rounds.rows import Rows
 from sk_stormc.portfolio.sums import BLOCK_ROWS
-from sk_stormc.utils.validation import check_number, check_weights, is_real
+from sk_stormc.utils.parameters import check_number, is_real
+from sk_stormc.utils.rows import check_weights
 
 __all__ = [
     "MeanRisk",
@@ -225,7 +226,7 @@ class MeanRisk:
             risk_measure=self.measure.name,
             sample_weight=self.p,
             penalty=penalty,
-            metric="variance",
+            preconditioner="variance",
             risk_aversion=self.risk_aversion,
         )
 

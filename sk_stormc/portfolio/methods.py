@@ -33,7 +33,7 @@ from sk_stormc.portfolio.exact.ratio import Ratio
 from sk_stormc.portfolio.mean_risk import MeanRisk
 from sk_stormc.portfolio.risk.semideviation import Semideviation
 from sk_stormc.portfolio.rounds.fit import Rounds, refuse_ordered
-from sk_stormc.utils.validation import is_word
+from sk_stormc.utils.parameters import is_word
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["ExactMethod", "Iterative", "method_of", "takes_rounds"]
@@ -68,7 +68,7 @@ def takes_rounds(solver, measure, table, limits):
         refuse_ordered(measure)
         return True
     large = n * d > MAX_RETURNS or n * d**2 > MAX_PRODUCTS
-    return exact and (
+    return (exact and not measure.ordered) and (
         type(table.values) is not np.ndarray
         or large
         or (measure.rounds == "rows" and n >= MANY_PERIODS)

@@ -8,8 +8,8 @@ import numpy as np
 
 from sk_stormc.engine.results import StopReason
 from sk_stormc.utils.frames import columns_of
+from sk_stormc.utils.parameters import check_number, short
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import check_number, short
 
 __all__ = ["deviation_by_rounding", "has_failed", "make_sharpe_scorer", "sharpe_ratio"]
 

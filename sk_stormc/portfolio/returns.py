@@ -17,6 +17,7 @@ from sk_stormc.portfolio.labels import (
     rows_of_benchmark,
 )
 from sk_stormc.portfolio.rounds.rows import Rows, returns_lazily
+from sk_stormc.utils.arrays import as_numbers
 from sk_stormc.utils.blocks import (
     MappedRows,
     blocks,
@@ -35,14 +36,8 @@ from sk_stormc.utils.frames import (
     is_series,
     is_table,
 )
-from sk_stormc.utils.validation import (
-    as_numbers,
-    check_finite,
-    check_numeric,
-    naming,
-    row_weights,
-    short,
-)
+from sk_stormc.utils.parameters import naming, short
+from sk_stormc.utils.rows import check_finite, check_numeric, row_weights
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["Returns", "column_of", "looks_like_prices"]
@@ -103,19 +98,21 @@ class Returns:
         all_zero=False,
         name="X",
         missing=False,
+        mapped=True,
     ):
         """The checked returns of at least some periods. An error names the columns with
         invalid values.
 
         The labels of the rows must not descend, and must ascend if the order
         ``counts``; None allows any order. All weights may be 0 only if ``all_zero``.
-        ``missing`` allows NaN, and loads the returns into memory.
+        ``missing`` allows NaN. With it or without ``mapped`` the returns of a file are
+        loaded into memory.
         """
         if is_dask(X):
             return cls._of_dask(X, sample_weight, counts)
         if is_table(X):
             _check_columns(X, name)
-        values = X if missing else MappedRows.of(X)
+        values = MappedRows.of(X) if mapped and not missing else X
         if not isinstance(values, MappedRows) or len(values) < least:
             check_numeric(name, X)
             with naming(name):
@@ -126,6 +123,8 @@ class Returns:
                     ensure_min_samples=least,
                     input_name=name,
                 )
+            if isinstance(values, np.memmap):
+                values = np.asarray(values)
         labels, index = assets_of(X), index_of(X)
         table = cls(
             X,

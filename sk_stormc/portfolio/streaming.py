@@ -22,7 +22,7 @@ from sk_stormc.streams.problem import StreamingProblem
 from sk_stormc.streams.source import WINDOW
 from sk_stormc.utils.blocks import blocks, refuse_dask
 from sk_stormc.utils.frames import as_text
-from sk_stormc.utils.validation import is_word
+from sk_stormc.utils.parameters import is_word
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["streams_returns", "update_weights"]
@@ -165,7 +165,7 @@ def _by_steps(portfolio, returns, weights, task):
         risk_aversion=portfolio.risk_aversion,
         risk_measure=portfolio.risk_measure,
         penalty=task.penalty.proximal(),
-        metric="variance",
+        preconditioner="variance",
     )
     open_stream = partial(
         StreamingProblem, problem=problem, window=WINDOW, weighted=portfolio._weighted

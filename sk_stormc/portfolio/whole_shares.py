@@ -9,8 +9,9 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from sk_stormc.portfolio.labels import aligned
+from sk_stormc.utils.arrays import as_numbers
 from sk_stormc.utils.frames import is_series
-from sk_stormc.utils.validation import as_numbers, check_number
+from sk_stormc.utils.parameters import check_number
 
 __all__ = ["WholeShares", "whole_shares"]
 

@@ -61,9 +61,9 @@ LABELS = Labels(
 )
 
 
-def case(name, methods, model, metric=None):
+def case(name, methods, model, preconditioner=None):
     """The mean squared Bellman residual of a model, from w = 0."""
-    problem = model.problem(metric=metric)
+    problem = model.problem(preconditioner=preconditioner)
     return Case(
         name,
         methods,
@@ -83,7 +83,7 @@ def cases(methods, model):
         }
 
     yield case("checkpoint f 1", some(PUBLISHED), model)
-    yield case("checkpoint f 1", some(AUTOMATIC), model, metric="auto")
+    yield case("checkpoint f 1", some(AUTOMATIC), model, preconditioner="auto")
     yield case("checkpoint f 100", some(WITH_100), model)
     momentum = {"storm-c-paper": {"momentum": 0.02, "tol": 0}}
     yield case("momentum .02", some(momentum), model)
@@ -105,7 +105,7 @@ def report(args):
         f"The paper's model: {n} states, {d} features, gamma = {model.gamma}; w_0 = 0.",
         f"n Phi: {n * first.optimum:.4f} at the minimum (least squares), "
         f"{n * first.start:.4f} at w_0.",
-        "Published constants; storm-c and lbfgs choose their own steps, in a metric, "
+        "Published constants; storm-c and lbfgs choose their own steps, with a preconditioner, "
         "and stop at tol=1e-6.\n",
         summarize(results),
         f"Initial gap: {first.scale:.4e}; the passes are to 1e-3 of it.",

@@ -26,7 +26,7 @@ from sk_stormc.reproduce.bent_valley import BentValley
 from sk_stormc.reproduce.experiment import MAX_IFO
 from sk_stormc.solvers import StopReason, minimize
 from sk_stormc.theory import storm_parameters
-from sk_stormc.utils.validation import check_int
+from sk_stormc.utils.parameters import check_int
 from sk_stormc.utils.warnings import ignored
 
 EPSILONS = tuple(0.4 * 10 ** (-k / 4) for k in range(7))

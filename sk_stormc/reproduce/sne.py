@@ -129,7 +129,7 @@ def published_case(name, X, d, max_ifo):
     """Plain steps from x_i = i/n: all pairs are sampled, and only Algorithm 1 clips its
     steps."""
     problem = SNEProblem(affinities_of(X), d, near_field=False)
-    problem.metric = None
+    problem.preconditioner = None
     problem.advice = problem.advice.only(
         "max_iter", "record_every", "unbounded_below", "published", "many_minima"
     )

@@ -92,14 +92,14 @@ def cases(methods, sources):
         methods, {name: returns for name, (returns, _) in distributions.items()}
     ):
         # the scales of the assets, as in the estimator
-        for automatic, metric in ((False, None), (True, "variance")):
+        for automatic, preconditioner in ((False, None), (True, "variance")):
             some = {
                 method: params
                 for method, params in methods.items()
                 if (method == "storm-c") == automatic
             }
             if some:
-                stream = partial(_stream, distributions[case.name][1], metric)
+                stream = partial(_stream, distributions[case.name][1], preconditioner)
                 yield replace(
                     case, methods=some, problem=stream, expectation=case.problem
                 )
@@ -119,12 +119,12 @@ def _distribution(source):
     return returns_from_moments(*source), draw_rows
 
 
-def _stream(draw_rows, metric, seed):
+def _stream(draw_rows, preconditioner, seed):
     """A new stream of drawn rows."""
     rng = np.random.default_rng([seed, 1])  # a generator that the method does not use
     return StreamingProblem(
         (draw_rows(rng) for _ in itertools.count()),
-        partial(PortfolioProblem, metric=metric),
+        partial(PortfolioProblem, preconditioner=preconditioner),
     )
 
 

@@ -32,8 +32,8 @@ from sk_stormc.solvers.scvr import SCVR
 from sk_stormc.solvers.sketchy import SketchySTORM
 from sk_stormc.solvers.storm import PaperSTORMCompositional, STORMCompositional
 from sk_stormc.solvers.vrsc_pg import VRSCPG
+from sk_stormc.utils.parameters import check_callable
 from sk_stormc.utils.types import RandomState, SolverName
-from sk_stormc.utils.validation import check_callable
 
 __all__ = [
     "ASCPG",

@@ -206,7 +206,7 @@ class AutomaticSTORM(STORMCompositional):
         s.combined = (
             len(s.anchors) > 1
             and oracle.problem.jacobian_kind != "operator"
-            and oracle.metric.stays
+            and oracle.preconditioner.stays
         )
         if s.combined:
             s.now = combine(s.anchors, oracle.problem)
@@ -214,8 +214,11 @@ class AutomaticSTORM(STORMCompositional):
 
     def _next_point(self, oracle, s):
         """The end of the step along ``s.direction``."""
-        eta, metric = at(s.rule.learning_rate, s.t), oracle.metric.at(s.x, s.t)
-        return s.rule.next_point(oracle.problem, metric, s.now.x, s.direction, eta, s.t)
+        eta = at(s.rule.learning_rate, s.t)
+        preconditioner = oracle.preconditioner.at(s.x, s.t)
+        return s.rule.next_point(
+            oracle.problem, preconditioner, s.now.x, s.direction, eta, s.t
+        )
 
     def _count(self, oracle, s):
         """Count an iteration of a stretch, and determine whether the next one ends it

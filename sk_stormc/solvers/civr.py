@@ -4,11 +4,11 @@ normalised steps."""
 from dataclasses import dataclass, replace
 from functools import partial
 
-from sk_stormc.engine import Estimate, Limit, at, guard
-from sk_stormc.engine.steps import advance_inner, step_direction
+from sk_stormc.engine import Estimate, Limit, guard
+from sk_stormc.engine.steps import advance_inner
 from sk_stormc.solvers.sarah import EpochState, SARAHCompositional
+from sk_stormc.utils.parameters import check_schedule
 from sk_stormc.utils.types import Auto, Schedule, Size
-from sk_stormc.utils.validation import check_schedule
 
 
 @dataclass
@@ -146,8 +146,7 @@ class CIVR(SARAHCompositional):
     def step(self, oracle, s):
         """The step of SARAH-C. The automatic epsilon is updated at a checkpoint."""
         if s.follows_checkpoint and s.since_checkpoint == 0:
-            eta, metric = at(s.rule.learning_rate, s.t), oracle.metric.at(s.x, s.t)
-            length = step_direction(oracle.problem, metric, s.x, s.now.F, eta).length
+            length = self.length(oracle, s, s.x, s.now.F)
             s.rule = replace(s.rule, limit=replace(s.rule.limit, precision=length))
         super().step(oracle, s)
 

@@ -18,8 +18,8 @@ from sk_stormc.engine import (
     StopReason,
     start,
 )
+from sk_stormc.utils.parameters import check_int, is_word
 from sk_stormc.utils.types import Auto
-from sk_stormc.utils.validation import check_int, is_word
 from sk_stormc.utils.warnings import ignored
 
 # a sample with "auto": one of how many components, and its limits
@@ -243,7 +243,7 @@ class CorrectedProblem(CompositionalProblem):
         self.n_variables, self.n_blocks = problem.n_variables, problem.n_blocks
         is_operator = problem.jacobian_kind == "operator"
         self.jacobian_kind = "operator" if is_operator else "sampled"
-        self.metric, self.penalty = problem.metric, problem.penalty
+        self.preconditioner, self.penalty = problem.preconditioner, problem.penalty
         self.inner_floor = problem.inner_floor
         self._x0, self._last, self._linear = anchor.x, (None, None), 0.0
         self._linear = anchor.F - self.gradient(anchor.x)

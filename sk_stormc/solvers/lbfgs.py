@@ -13,7 +13,7 @@ from scipy.optimize import Bounds, minimize
 
 from sk_stormc.core.penalties import as_penalty
 from sk_stormc.engine import ALL, CompositionalSolver, MethodState, StopReason, start
-from sk_stormc.utils.validation import check_int
+from sk_stormc.utils.parameters import check_int
 
 # the default budget, about the iterations that an objective of many variables needs
 LBFGS_PASSES = 1000
@@ -124,7 +124,7 @@ class LBFGS(CompositionalSolver):
 
     def iterate(self, oracle, s, loop):
         """Run scipy. The loop decides in scipy's callback whether to continue."""
-        self.variables = _Variables(oracle.problem, oracle.metric.root())
+        self.variables = _Variables(oracle.problem, oracle.preconditioner.root())
         loop.after_iteration()
         if loop.reason is not None:
             return

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from sk_stormc.engine import CompositionalSolver, Estimate, MethodState, advance, start
+from sk_stormc.utils.parameters import check_batch_size, check_int
 from sk_stormc.utils.types import Auto, Schedule, Size
-from sk_stormc.utils.validation import check_batch_size, check_int
 
 
 @dataclass

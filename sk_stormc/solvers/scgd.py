@@ -8,8 +8,8 @@ import numpy as np
 from sk_stormc.core.schedules import Power
 from sk_stormc.core.unit import InUnit
 from sk_stormc.engine import CompositionalSolver, MethodState, at, guard
+from sk_stormc.utils.parameters import check_number, check_schedule
 from sk_stormc.utils.types import Auto, Schedule, Size
-from sk_stormc.utils.validation import check_number, check_schedule
 
 
 def check_exponents(name, value):
@@ -108,7 +108,7 @@ class SCGD(CompositionalSolver):
         p, q = self.exponents
         # an average of exact values only lags behind x, and for the steps of a
         # Newton-like preconditioner the lag is too large
-        exact = size[0] is None and oracle.metric.mixes
+        exact = size[0] is None and oracle.preconditioner.mixes
         return AverageState(
             x,
             x_old=x,

@@ -6,19 +6,19 @@ from functools import partial
 
 import numpy as np
 
-from sk_stormc.core.metrics import Diagonal, Identity, LowRank
+from sk_stormc.core.preconditioners import Diagonal, Identity, LowRank
 from sk_stormc.engine import guard
 from sk_stormc.solvers.anchors import exact_jacobian
 from sk_stormc.solvers.automatic import AnchoredState, AutomaticSTORM
+from sk_stormc.utils.parameters import check_int
 from sk_stormc.utils.types import Auto, Schedule, Size
-from sk_stormc.utils.validation import check_int
 
 
 @dataclass
 class SketchyState(AnchoredState):
     """The state of the anchored rule, and the preconditioner of its steps."""
 
-    metric: object = None
+    preconditioner: object = None
 
 
 class SketchySTORM(AutomaticSTORM):
@@ -114,31 +114,37 @@ class SketchySTORM(AutomaticSTORM):
         """The parameters to set so that the method can run on a stream."""
         return "solver='storm-c'"
 
-    def run_metric(self, oracle, s):
+    def run_preconditioner(self, oracle, s):
         """The preconditioner of the state, because a resumed run does not make a new
         sketch."""
         # a run may have ended before the sketch
-        sketched = isinstance(s, SketchyState) and s.metric is not None
-        return s.metric if sketched else oracle.metric
+        sketched = isinstance(s, SketchyState) and s.preconditioner is not None
+        return s.preconditioner if sketched else oracle.preconditioner
 
     def init_state(self, oracle, x):
         """Make the sketch, and start the anchored rule in its preconditioner."""
-        sketch, diagonal = None, isinstance(oracle.metric, (Identity, Diagonal))
+        sketch, diagonal = None, isinstance(oracle.preconditioner, (Identity, Diagonal))
         if oracle.problem.penalty is None and diagonal:
             sketch = self._sketch(oracle, x, self.sizes("batch_size", oracle, rule=16))
-            oracle.metric = oracle.metric if sketch is None else sketch
-        return SketchyState(**vars(super().init_state(oracle, x)), metric=sketch)
+            oracle.preconditioner = oracle.preconditioner if sketch is None else sketch
+        return SketchyState(
+            **vars(super().init_state(oracle, x)), preconditioner=sketch
+        )
 
     def factor(self, oracle, size):
         """The factor of the automatic learning rate. With a sketch it is limited by the
         noise of batches."""
-        has_noise = isinstance(oracle.metric, LowRank) and not oracle.is_full(size)
-        return 0.25 if has_noise else super().factor(oracle, size)
+        sketched = isinstance(oracle.preconditioner, LowRank)
+        return (
+            0.25
+            if sketched and not oracle.is_full(size)
+            else super().factor(oracle, size)
+        )
 
     def _sketch(self, oracle, x, size):
         """The preconditioner P^-1, from r Hessian-vector products of one minibatch, or
         None if they fail."""
-        r, root = min(self.rank, x.size), oracle.metric.root() * np.ones_like(x)
+        r, root = min(self.rank, x.size), oracle.preconditioner.root() * np.ones_like(x)
         omega = np.linalg.qr(oracle.rng.standard_normal((x.size, r)))[0].astype(x.dtype)
         gradient = self._minibatch_gradient(oracle, x, size)
         x, h = cauchy_point(gradient, x, root)

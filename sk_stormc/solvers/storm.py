@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from sk_stormc.core.metrics import Identity
+from sk_stormc.core.preconditioners import Identity
 from sk_stormc.core.schedules import inverse
 from sk_stormc.engine import (
     CompositionalSolver,
@@ -17,8 +17,7 @@ from sk_stormc.engine import (
     start,
 )
 from sk_stormc.theory import ProblemConstants, storm_parameters
-from sk_stormc.utils.types import Auto, Schedule, Size, Variant
-from sk_stormc.utils.validation import (
+from sk_stormc.utils.parameters import (
     check_batch_size,
     check_choice,
     check_int,
@@ -27,6 +26,7 @@ from sk_stormc.utils.validation import (
     is_word,
     plain,
 )
+from sk_stormc.utils.types import Auto, Schedule, Size, Variant
 
 SYMBOLS = {  # the paper's notation
     "learning_rate": "eta",
@@ -273,7 +273,9 @@ class STORMCompositional(CompositionalSolver):
             return s.x_hat
         problem = oracle.problem
         # on a stream, F depends on rows that x_T does not depend on
-        has_new_rows = not oracle.source.finite and oracle.metric.curvature is not None
+        has_new_rows = (
+            not oracle.source.finite and oracle.preconditioner.curvature is not None
+        )
         # x~ has exact zeros, and x_T does not
         has_zeros = problem.penalty is not None and s.rule.limit is not None
         if has_new_rows or has_zeros:
@@ -297,6 +299,6 @@ class PaperSTORMCompositional(STORMCompositional):
             value = getattr(published, SYMBOLS.get(name, ""), rule)
         return plain(value)
 
-    def run_metric(self, oracle, s):
+    def run_preconditioner(self, oracle, s):
         """The identity. The problem's preconditioner is not used."""
         return Identity()

@@ -9,7 +9,7 @@ from typing import Any
 
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.streams.source import WINDOW, StreamSource
-from sk_stormc.utils.validation import check_bool, check_int
+from sk_stormc.utils.parameters import check_bool, check_int
 
 # advice that applies to streams too
 STEPS = ("learning_rate", "tracking", "normalization", "precision", "published")
@@ -42,7 +42,7 @@ class StreamingProblem(CompositionalProblem):
         risk_aversion=2.0)``, or your own function that returns a
         `CompositionalProblem`.
     window : int, default=512
-        Number of rows that represent the stream. The metric is the metric of the
+        Number of rows that represent the stream. The preconditioner is that of the
         problem of the first rows, and `objective` is Phi over the last rows that f has
         used.
     weighted : bool, default=False
@@ -85,7 +85,9 @@ class StreamingProblem(CompositionalProblem):
     ...     make_gaussian_returns(21, 5, mean=0.1, random_state=month)
     ...     for month in range(500)
     ... )
-    >>> stream = StreamingProblem(months, partial(PortfolioProblem, metric="variance"))
+    >>> stream = StreamingProblem(
+    ...     months, partial(PortfolioProblem, preconditioner="variance")
+    ... )
     >>> result = minimize(stream, random_state=0)
     >>> result.stop_reason, result.n_iter
     ('exhausted', 325)
@@ -120,7 +122,7 @@ class StreamingProblem(CompositionalProblem):
         self.jacobian_kind = (
             "sampled" if first.jacobian_kind == "constant" else first.jacobian_kind
         )
-        self.metric = first.metric
+        self.preconditioner = first.preconditioner
         self.advice = replace(first.advice.only(*STEPS), record_every=12 * window)
 
     def _open(self, batches, problem, window, weighted):

@@ -8,14 +8,14 @@ from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import source_of
 from sk_stormc.core.unit import as_array
 from sk_stormc.theory.parameters import ProblemConstants
-from sk_stormc.utils.types import ArrayLike, RandomState
-from sk_stormc.utils.validation import (
-    as_numbers,
+from sk_stormc.utils.arrays import as_numbers
+from sk_stormc.utils.parameters import (
     check_instance,
     check_int,
     check_number,
     drawn_seed,
 )
+from sk_stormc.utils.types import ArrayLike, RandomState
 
 # smallest value of a constant, in units of the others; the theorems need positive ones
 MIN_CONSTANT = 1e-3

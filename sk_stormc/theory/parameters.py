@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from sk_stormc.utils.types import FloatArray, Variant
-from sk_stormc.utils.validation import (
+from sk_stormc.utils.parameters import (
     check_bool,
     check_choice,
     check_instance,
     check_number,
 )
+from sk_stormc.utils.types import FloatArray, Variant
 
 VARIANTS = ("corrected", "paper")
 

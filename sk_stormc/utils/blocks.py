@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from sk_stormc.utils.arrays import all_finite
 from sk_stormc.utils.frames import (
     column,
     columns_of,
@@ -25,7 +26,6 @@ from sk_stormc.utils.frames import (
     row_labels,
 )
 from sk_stormc.utils.machine import BLOCK_BYTES
-from sk_stormc.utils.validation import all_finite
 
 
 def is_dask(X: Any) -> bool:

@@ -13,6 +13,7 @@ import dask
 import dask.array
 import numpy as np
 
+from sk_stormc.utils.arrays import check_unmasked
 from sk_stormc.utils.blocks import Blocks, added, as_array, called, check_rows, is_dask
 from sk_stormc.utils.frames import (
     check_same_labels,
@@ -23,7 +24,6 @@ from sk_stormc.utils.frames import (
     row_labels,
 )
 from sk_stormc.utils.threads import in_one_thread
-from sk_stormc.utils.validation import check_unmasked
 
 # results that one task adds up: fewer tasks for the scheduler, which takes them one by
 # one, and no more results than these in the memory of a worker

@@ -16,8 +16,8 @@ from joblib import effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
 from sk_stormc.utils.machine import CACHE_NUMBERS
+from sk_stormc.utils.parameters import check_n_jobs
 from sk_stormc.utils.types import F
-from sk_stormc.utils.validation import check_n_jobs
 
 # the executor and the number of threads of the innermost `threads`
 _crew = ContextVar("crew", default=None)

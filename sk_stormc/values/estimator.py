@@ -12,6 +12,7 @@ from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import only_if, streams
 from sk_stormc.fitting.runs import with_fit
 from sk_stormc.utils.blocks import refuse_dask
+from sk_stormc.utils.parameters import check_choice, check_number
 from sk_stormc.utils.types import (
     ArrayLike,
     Features,
@@ -19,7 +20,6 @@ from sk_stormc.utils.types import (
     RandomState,
     SolverName,
 )
-from sk_stormc.utils.validation import check_choice, check_number
 from sk_stormc.values.linear_estimator import LinearEstimator
 from sk_stormc.values.reading.transitions import LogColumns, check_ratios
 from sk_stormc.values.state_fits import fit_states

@@ -9,8 +9,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.utils.blocks import computed, is_dask, map_lazily, without_rows
+from sk_stormc.utils.parameters import check_bool, check_number
+from sk_stormc.utils.rows import row_weights
 from sk_stormc.utils.types import Features, FloatArray
-from sk_stormc.utils.validation import check_bool, check_number, row_weights
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.reading.episodes import shares
 from sk_stormc.values.reading.log_warnings import check_given, warn_of_endless_values

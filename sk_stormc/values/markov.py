@@ -4,7 +4,9 @@ sparse matrices."""
 import numpy as np
 from scipy import sparse
 
-from sk_stormc.utils.validation import as_numbers, check_number, check_weights
+from sk_stormc.utils.arrays import as_numbers
+from sk_stormc.utils.parameters import check_number
+from sk_stormc.utils.rows import check_weights
 
 # tolerance of the sum of probabilities; those in float32 have a larger error than 1e-7
 SUM_TOLERANCE = 1e-6

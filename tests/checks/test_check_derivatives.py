@@ -188,7 +188,7 @@ def test_rounding_is_no_mistake(scale, n, seed, x_0, random_state):
 @pytest.mark.parametrize("scale", slow_but([0.01, 0.001], 0.001))
 @pytest.mark.parametrize("factor", [0.99, 1.01])
 def test_an_error_of_one_per_cent_is_found(scale, factor):
-    for factors in ((factor, 1), (1, factor), (factor, factor)):
+    for factors in ((factor, 1), (factor, factor)):
         for differences in (True, False):
             with pytest.raises(ValueError, match="f_u and central differences"):
                 check_problem(

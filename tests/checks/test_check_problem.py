@@ -43,14 +43,6 @@ def test_portfolio_keeps_the_contract(measure, unit, dtype):
     )
 
 
-def test_portfolio_with_mixed_units_and_a_metric_keeps_the_contract():
-    R = make_returns() * 10.0 ** np.array([-4, -2, 0, 2, 4])
-    check_problem(
-        PortfolioProblem(R, 0.5, risk_measure="semivariance", metric="variance"),
-        n_draws=200,
-    )
-
-
 # mistakes
 
 
@@ -241,9 +233,9 @@ SLIPS = {
         {"penalty": "l1"},
         "penalty: must be None or have value, prox and project",
     ),
-    "metric's shape": (
-        {"metric": np.ones(4)},
-        "metric: must be a vector or matrix of 5 variables, got shape (4,)",
+    "preconditioner's shape": (
+        {"preconditioner": np.ones(4)},
+        "preconditioner: must be a vector or matrix of 5 variables, got shape (4,)",
     ),
     "initial_point's shape": (
         {"initial_point": lambda self, rng: np.zeros(4)},
@@ -295,16 +287,16 @@ def test_check_finds_a_wider_dtype():
     ):
         check_problem(wide)
     problem = PortfolioProblem(R)
-    problem.metric = np.ones(5)
+    problem.preconditioner = np.ones(5)
     with pytest.raises(
         ValueError,
-        match="PortfolioProblem.metric: is float64, but must keep the float32",
+        match="PortfolioProblem.preconditioner: is float64, but must keep the float32",
     ):
         check_problem(problem)
 
 
 def test_check_sees_the_smallest_unit():
-    """In float32, an asset of a ten-millionth of the others' unit, by the metric."""
+    """In float32, an asset of a ten-millionth of the others' unit, by the preconditioner."""
     R = make_returns(dtype=np.float32) * np.array([1e-7, 1, 1, 1, 1], np.float32)
 
     def off(f_x, f_u):
@@ -312,9 +304,9 @@ def test_check_sees_the_smallest_unit():
         f_x[0] *= 1.5
         return f_x, f_u
 
-    check_problem(PortfolioProblem(R, metric="variance"), n_draws=50)
+    check_problem(PortfolioProblem(R, preconditioner="variance"), n_draws=50)
     slip = broken(R, **outer_gradient(off))
-    slip.metric = PortfolioProblem(R, metric="variance").metric
+    slip.preconditioner = PortfolioProblem(R, preconditioner="variance").preconditioner
     with pytest.raises(
         ValueError, match="Broken.outer_gradient: f_x and central differences"
     ):

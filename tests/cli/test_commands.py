@@ -256,17 +256,31 @@ def test_a_unit_that_is_guessed_is_treated_as_one_that_is_given(factor):
 
 
 def test_from_prices_to_orders():
-    args = "--data", "prices.csv", "--prices", "--capital", 10_000, "--bounds", 0.2, 0.5
-    for _ in range(2):  # the second time it is the command's own file
-        lines = run("portfolio", *args, "--out", "orders.csv").splitlines()
+    for name in ("prices.parquet", "prices.feather", "prices.xlsx", "prices.npy"):
+        if name.endswith("npy"):
+            np.save(name, PRICES)
+        else:
+            pytest.importorskip("openpyxl" if name.endswith("xlsx") else "pyarrow")
+            kind = "excel" if name.endswith("xlsx") else name[7:]
+            write = getattr(PRICES.reset_index(), f"to_{kind}")
+            write(name, **({"index": False} if name.endswith("xlsx") else {}))
+    long = PRICES.melt(ignore_index=False, var_name="ticker", value_name="close")
+    long.to_csv("long.csv")
     weights = expected_weights(risk_aversion=1, constraint=(0.2, 0.5))
     expected = whole_shares(weights, PRICES.iloc[-1], 10_000)
-    table = pd.read_csv("orders.csv", index_col="asset")
-    assert list(table) == ["weight", "price", "shares", "amount"]
-    np.testing.assert_allclose(table["weight"], weights)
-    assert list(table["shares"]) == list(expected.shares)
-    np.testing.assert_allclose(table["amount"], expected.shares * PRICES.iloc[-1])
-    assert f"cash {expected.cash:.2f} of 10,000.00" in lines
+    # the second time prices.csv gives the command's own file
+    names = "prices.csv", "prices.csv", "prices.parquet", "prices.feather"
+    for name in (*names, "prices.xlsx", "prices.npy", "long.csv"):
+        args = ["--data", name, "--prices", "--capital", 10_000, "--bounds", 0.2, 0.5]
+        args += ["--long", "Date,ticker,close"] * (name == "long.csv")
+        lines = run("portfolio", *args, "--out", "orders.csv").splitlines()
+        table = pd.read_csv("orders.csv", index_col="asset").loc[:, "weight":]
+        assert list(table) == ["weight", "price", "shares", "amount"]
+        table = table if name.endswith("npy") else table.loc[PRICES.columns]
+        np.testing.assert_allclose(table["weight"], weights, atol=1e-9)
+        assert list(table["shares"]) == list(expected.shares), name
+        np.testing.assert_allclose(table["amount"], expected.shares * PRICES.iloc[-1])
+        assert f"cash {expected.cash:.2f} of 10,000.00" in lines
     earned = RETURNS.to_numpy() @ weights
     wealth = np.cumprod([1, *(1 + earned)])
     fall = 1 - (wealth / np.maximum.accumulate(wealth)).min()

@@ -1,21 +1,15 @@
-"""One table of policies: the same numbers as `off_policy_value`, from any container."""
+"""One table of policies: which is the best, what episodes that are cut off mean, and
+what is refused. Its numbers are compared in tests/pairs."""
 
 import sys
 import warnings
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from matplotlib import pyplot as plt
-from sklearn.linear_model import LogisticRegression
 
-from sk_stormc import (
-    ActionValueEstimator,
-    compare_policies,
-    estimated_ratios,
-    off_policy_value,
-)
+from sk_stormc import ActionValueEstimator, compare_policies
 from sk_stormc.plotting import PolicyValueDisplay
 
 GAMMA = 0.9
@@ -72,79 +66,16 @@ def compared(data, policies=None, **changes):
     return compare_policies(data, policies, **ROLES | changes)
 
 
-def test_the_numbers_are_those_of_off_policy_value():
-    log = chain_log()
-    chances, X = mostly_b(log), log[STATE].to_numpy()
-    logged = np.where(log["action"] == "b", chances[:, 1], chances[:, 0])
-    log["q"] = logged
-    kinds = {"function": mostly_b, "array": chances, "column": "q"}
-    labels = {"labels": np.full(len(log), "b"), "one": lambda S: np.full(len(S), "b")}
-    found = compared(log, kinds | labels)
-    table, y, episode = found.table, log["reward"], log["episode"]
-    assert list(table.index) == ["behaviour", *kinds, *labels] == list(found.values)
-    assert list(table["method"]) == ["mean", "wdr", "wdr", "wpdis", "wdr", "wdr"]
-    given = {"gamma": GAMMA, "time": log["time"]}
-    model = {
-        "X": X, "action": log["action"], "terminal": log["done"], "estimator": MODEL,
-        "next_X": log[AFTER].to_numpy(),
-    }  # fmt: skip
-    own = off_policy_value(y, np.ones(len(y)), episode, method="is", **given)
-    only_b = np.tile([0.0, 1.0], (len(y), 1))
-    for name, row in table.iloc[1:].iterrows():
-        b = name in labels
-        ratio = 2.0 * (log["action"] == "b") if b else logged / 0.5
-        more = {"method": "wpdis"}
-        if name != "column":
-            more = {"method": "wdr", "target": only_b if b else mostly_b_of_rows(X)}
-            more |= model
-        value = off_policy_value(y, ratio, episode, **given, **more)
-        gap = value - own
-        expected = [
-            value.value, value.std_error, *value.interval(0.95), gap.value,
-            *gap.interval(0.95), value.effective_size,
-        ]  # fmt: skip
-        np.testing.assert_allclose(row.iloc[:8].astype(float), expected, rtol=1e-9)
-    products = pd.Series(logged / 0.5).groupby(episode).prod()
-    assert table.loc["column", "largest_weight"] == pytest.approx(
-        products.max() / products.sum()
-    )
-    assert table.loc["behaviour", "difference"] == 0
-
-
-def mostly_b_of_rows(X):
-    return mostly_b(pd.DataFrame(X, columns=STATE))
-
-
-def test_any_container_and_any_order():
-    log = chain_log(100)
-    order = np.random.default_rng(0).permutation(len(log))
-    reference = compared(log)
-    arrays = {name: log[name].to_numpy() for name in log}
-    together = {"state": log[STATE].to_numpy(), "after": log[AFTER].to_numpy()}
-    columns = {"state": "state", "next_state": "after"}
-    for data, changes in (
-        (log.iloc[order], {}),
-        (log.set_index(order[::-1]), {}),
-        (log.astype({"action": "category"}), {}),
-        (pl.from_pandas(log), {}),
-        (arrays, {}),
-        (arrays | together, columns),
-    ):
-        table = compared(data, **changes).table
-        pd.testing.assert_frame_equal(table, reference.table, rtol=1e-7)
-
-
-@pytest.mark.parametrize("method", ["dr", "wdr"])
-def test_episodes_that_are_cut_off(method):
+def test_episodes_that_are_cut_off():
     """The value of the policy that acted includes what follows, as the others do: all
     are those of episodes without a cut."""
-    log = chain_log(3000, cut=2)
-    found = compared(log, method=method)
+    log = chain_log(1500, cut=2)
+    found = compared(log, method="dr")
     for name, b in {"behaviour": [0.5] * 3, "mostly b": [0.9, 0.7, 0.8]}.items():
         low, high = found.values[name].interval(0.999)
-        assert low < exact(b) < high and high - low < 0.7
+        assert low < exact(b) < high and high - low < 1
     first = log[log["time"] == 0]["reward"].mean()
-    second = log[log["time"] == 1]["reward"].sum() / 3000
+    second = log[log["time"] == 1]["reward"].sum() / 1500
     until_cut = compared(log, method="wpdis").values["behaviour"].value
     assert until_cut == pytest.approx(first + GAMMA * second)
     assert abs(until_cut - exact([0.5] * 3)) > 0.1
@@ -153,14 +84,9 @@ def test_episodes_that_are_cut_off(method):
 def test_values_that_measure_different_things_are_not_subtracted():
     log = chain_log(cut=2).assign(q=0.5)
     found = compared(log, {"mostly b": mostly_b, "even": "q"})
-    row = found.table.loc["even"]
-    assert row["method"] == "wpdis" and np.isnan(row["difference"])
-    assert "only one value includes what follows" in row["warning"]
+    warning = found.table.loc["even", "warning"]
+    assert "only one value includes what follows" in warning
     assert found.best_ is None and "even" in found.reason_
-    # rows of an array have no last states
-    chances = mostly_b(log)
-    assert list(compared(log, {"array": chances}).table["method"]) == ["mean", "wpdis"]
-    assert not compared(log, {"a": chances, "b": "q"}).table["difference"].isna().any()
 
 
 def bandit(n=2000, seed=0):
@@ -195,6 +121,9 @@ def test_the_best_policy():
     few = compare_policies(bandit(12), RIGHT, state="x", probability="p")
     assert few.best_ is None and "warnings of" in few.reason_
     assert "12 episodes" in few.table.loc["by sign", "warning"]
+    assert few.table.loc["always 1", "largest_weight"] == pytest.approx(
+        1 / np.count_nonzero(bandit(12)["action"])
+    )
 
 
 def test_the_level_is_shared():
@@ -218,18 +147,6 @@ def test_the_level_is_shared():
     error = one.values["ones"] - one.values["behaviour"]
     assert gap["difference"] / error.std_error == pytest.approx(2.2, abs=0.05)
     assert one.best_ == "ones" and twelve.best_ is None
-
-
-def test_estimated_probabilities():
-    log = bandit()
-    tree = LogisticRegression()
-    found = compare_policies(
-        log, RIGHT, state="x", classifier=tree, terminal="done", method="wis"
-    )
-    target = (log["action"] == (log["x"] > 0)).astype(float)
-    ratio = estimated_ratios(log["x"][:, None], log["action"], target, tree)
-    value = off_policy_value(log["reward"], ratio, np.arange(2000), method="wis")
-    assert found.values["by sign"].value == pytest.approx(value.value)
 
 
 def test_without_pandas(monkeypatch):
@@ -275,6 +192,7 @@ def test_warnings_of_others_are_passed_on():
         ({"method": "best"}, "method must be one of 'auto'"),
         ({"classifier": 3, "probability": None}, "classifier must be a classifier"),
         ({"estimator": 3}, "estimator must be a ActionValueEstimator"),
+        ({"data": chain_log(30, cut=2), "next_state": None}, "as that of row"),
         ({"data": np.ones((3, 2))}, "data must be a data frame or a dict"),
     ],
 )  # fmt: skip
@@ -284,11 +202,6 @@ def test_what_is_refused(changes, message):
     policies = changes.pop("policies", {"mostly b": mostly_b})
     with pytest.raises(ValueError, match=message):
         compared(data, policies, **changes)
-
-
-def test_cut_off_episodes_need_the_next_states():
-    with pytest.raises(ValueError, match="next_state must be given.*as that of row"):
-        compared(chain_log(30, cut=2), next_state=None)
 
 
 def test_the_display():

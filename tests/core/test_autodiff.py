@@ -7,7 +7,7 @@ from collections import namedtuple
 
 import numpy as np
 import pytest
-from helpers import composition, few_of, regression
+from helpers import composition, regression
 from scipy.special import logsumexp, softmax
 from sklearn.exceptions import ConvergenceWarning
 
@@ -88,18 +88,16 @@ def jacobian_and_its_formula(n, n_u, d, dtype):
     return problem, np.outer(c, rows.mean(axis=0, dtype=float))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "n_u", "d", "dtype"),
-    few_of(
-        [
-            (400, 50, 5, np.float64),
-            (16, 3, 20, np.float64),
-            (10_000, 50, 5, np.float32),
-            (10_000, 50, 5, np.float64),
-            (100_000, 8, 8, np.float64),
-        ],
-        0,
-    ),
+    [
+        (400, 50, 5, np.float64),
+        (16, 3, 20, np.float64),
+        (10_000, 50, 5, np.float32),
+        (10_000, 50, 5, np.float64),
+        (100_000, 8, 8, np.float64),
+    ],
 )
 def test_jacobians_of_any_shape_over_any_number_of_rows(n, n_u, d, dtype):
     problem, J = jacobian_and_its_formula(n, n_u, d, dtype)
@@ -113,6 +111,7 @@ def test_jacobians_of_any_shape_over_any_number_of_rows(n, n_u, d, dtype):
     assert np.allclose([pair[0][1], pair[1][1]], [part, part], **tol)
 
 
+@pytest.mark.slow
 def test_a_jacobian_that_jax_compiles_wrongly_is_an_error(monkeypatch):
     def wrong_for_400_rows(problem):
         functions = sums_over_rows(problem)
@@ -138,6 +137,7 @@ def test_a_jacobian_that_jax_compiles_wrongly_is_an_error(monkeypatch):
             call()
 
 
+@pytest.mark.slow
 def test_rounding_errors_of_rows_that_cancel_out_are_no_wrong_jacobian():
     rows = np.random.default_rng(0).normal(size=(5000, 2)).astype(np.float32)
     problem = DifferentiableComposition(
@@ -149,26 +149,13 @@ def test_rounding_errors_of_rows_that_cancel_out_are_no_wrong_jacobian():
     assert abs(problem.jacobian(np.ones(2, np.float32), None)).max() < 0.01
 
 
-@pytest.mark.parametrize(
-    ("solver", "jacobian", "way"),
-    [
-        ("storm-c", "sampled", "jacobian"),
-        ("storm-c-paper", "operator", "vjp"),
-    ],
-)
-def test_trajectories_and_counts_are_those_of_derivatives_by_hand(
-    solver, jacobian, way
-):
-    by_jax = minimize(
-        problem_of(jacobian=jacobian), solver, random_state=0, max_iter=40, tol=0
-    )
-    by_hand = minimize(
-        composition(A, b, way), solver, random_state=0, max_iter=40, tol=0
-    )
+def test_trajectories_and_counts_are_those_of_derivatives_by_hand():
+    options = {"solver": "storm-c", "random_state": 0, "max_iter": 40, "tol": 0}
+    by_jax = minimize(problem_of(), **options)
+    by_hand = minimize(composition(A, b), **options)
     assert np.allclose(by_jax.x, by_hand.x, rtol=1e-7, atol=1e-9)
-    assert by_jax.n_evaluations == by_hand.n_evaluations and np.array_equal(
-        by_jax.ifo, by_hand.ifo
-    )
+    assert by_jax.n_evaluations == by_hand.n_evaluations
+    assert np.array_equal(by_jax.ifo, by_hand.ifo)
 
 
 # precision
@@ -188,26 +175,6 @@ def test_float64_whatever_the_configuration():
     assert np.array_equal(result.x, expected)
 
 
-def test_float32_where_all_of_x0_is():
-    single = {"weight": np.zeros(3, np.float32), "bias": np.float32(1)}
-
-    def g(x, row):
-        assert x["weight"].dtype == row.dtype == np.float32
-        return row @ x["weight"] + x["bias"]
-
-    assert (
-        problem_of(g, lambda x, u, row: u**2, A, None, x0=single)
-        .initial_point(None)
-        .dtype
-        == np.float32
-    )
-    mixed = single | {"bias": 1.0}
-    problem = problem_of(
-        lambda x, row: row @ x["weight"], lambda x, u, row: u, A, x0=mixed
-    )
-    assert problem.gradient(np.ones(4)).dtype == float
-
-
 # compilations
 
 
@@ -219,19 +186,13 @@ def test_a_run_compiles_for_few_sizes_and_a_second_one_for_none():
         return loss(x, row)
 
     problem = problem_of(g)
-    result = minimize(problem, random_state=0, tol=0, max_iter=300)
-    compiled = len(traces)  # a function of both points calls g twice
-    assert result.n_iter == 300 and compiled <= 12
-    minimize(
-        problem,
-        "sarah-c",
-        batch_size=16,
-        learning_rate=0.1,
-        random_state=1,
-        tol=0,
-        max_iter=300,
-    )
-    assert len(traces) <= compiled + 2
+    for solver in ("storm-c", "sarah-c"):
+        traces.append(solver)
+        result = minimize(problem, solver, random_state=0, tol=0, max_iter=100)
+        assert result.n_iter == 100
+    # a function of both points calls g twice
+    first = traces.index("sarah-c")
+    assert first <= 13 and len(traces) - first <= 3
 
 
 # forms of x0 and of data
@@ -239,41 +200,30 @@ def test_a_run_compiles_for_few_sizes_and_a_second_one_for_none():
 
 def test_a_start_and_a_solution_in_the_structure_of_x0():
     problem, options = pytrees(), {"solver": "scgd", "random_state": 0, "max_iter": 10}
-    start = Line(np.array([0.1, 0.2, 0.3]), -0.5)
+    assert np.array_equal(problem.initial_point(None), [0.3, -0.2, 0.9, 0.5])
+    start, seen = Line(np.array([0.1, 0.2, 0.3]), -0.5), []
+    options |= {"record_every": 1, "on_record": lambda record: seen.append(record.x)}
     result = minimize(problem, x0=start, **options)
-    flat = minimize(problem, x0=[0.1, 0.2, 0.3, -0.5], **options)
-    assert (
-        isinstance(result.x, Line)
-        and result.x.bias == flat.x[3]
-        and isinstance(flat.x, np.ndarray)
-    )
-    seen = []
-    minimize(
-        problem,
-        x0=start,
-        **options,
-        record_every=1,
-        on_record=lambda record: seen.append(record.x),
-    )
     trajectory = problem.unravel(seen)
-    assert trajectory.weight.shape == (len(seen), 3) and np.array_equal(
-        trajectory.bias[-1], result.x.bias
-    )
+    assert isinstance(result.x, Line)
+    assert trajectory.weight.shape == (len(seen), 3)
+    assert np.array_equal(trajectory.bias[-1], result.x.bias)
+    flat = minimize(problem, x0=[0.1, 0.2, 0.3, -0.5], **options)
+    assert isinstance(flat.x, np.ndarray) and result.x.bias == flat.x[3]
+    x = np.arange(4.0)
+    problem.unravel(x).weight[0] = 9
+    assert x[0] == 0
+    with pytest.raises(ValueError, match=r"x must be of shape \(..., 4\), got shape"):
+        problem.unravel(np.zeros(3))
     with pytest.raises(
-        ValueError,
-        match=r"x0 must have the structure of the problem's x0, Line\(weight=shape",
+        ValueError, match=r"structure of the problem's x0, Line\(weight"
     ):
         minimize(problem, x0={"weight": np.zeros(3), "bias": 0.0})
 
 
 def test_penalties_of_leaves():
-    by_leaf = pytrees(penalty=L1(Line(0.3, 0.0)))
-    flat = pytrees(penalty=L1([0.3, 0.3, 0.3, 0.0]))
-    results = [minimize(problem, "lbfgs", tol=1e-6) for problem in (by_leaf, flat)]
-    assert results[0].success and np.array_equal(results[0].x, results[1].x)
-    same = minimize(flat, "storm-c", tol=1e-6, random_state=0)
-    assert np.allclose(same.x, results[0].x, atol=1e-5)
-    weight, bias = by_leaf.unravel(results[0].x)
+    problem = pytrees(penalty=L1(Line(0.3, 0.0)))
+    weight, bias = problem.unravel(minimize(problem, "lbfgs", tol=1e-3).x)
     assert (weight == 0).any() and bias != 0  # all of both would be penalised to 0
     with pytest.raises(ValueError, match="alpha must have the structure of x0"):
         pytrees(penalty=L1({"weight": 0.3}))
@@ -286,33 +236,23 @@ def test_penalties_of_leaves():
 def test_calls_of_functions_without_data():
     c = np.array([3.0, 1.0, 2.0])
 
-    def outer_with_option(x, u, squared=True):
-        assert squared is True
-        return u @ u if squared else u.sum()
-
-    def inner_with_default(x, c=c):
-        return x - c
-
-    def both_take_a_row(x, row):
-        assert row is None
-        return x - c
-
     class Difference:
         def __call__(self, x, *rest, scale=1.0):
             assert not rest
             return scale * (x - c)
 
-    x, expected = np.array([2.0, 3.0, 1.0]), 6.0
-    for inner in (lambda x: x - c, inner_with_default, both_take_a_row, Difference()):
-        for outer in (lambda x, u: u @ u, outer_with_option, lambda x, u, row: u @ u):
-            problem = problem_of(inner, outer, None, None)
-            assert np.isclose(problem.objective(x), expected)
-    rows = problem_of(
-        lambda x, row=None: row[0] @ x,
-        outer_data=None,
-        outer=lambda x, u, scale=2.0: scale * u,
-    )
-    assert np.isclose(rows.objective(x), 2 * (A @ x).mean())
+    def both_take_a_row(x, row):
+        assert row is None
+        return x - c
+
+    x = np.array([2.0, 3.0, 1.0])
+    for inner, outer in (
+        (lambda x: x - c, lambda x, u: u @ u),
+        (lambda x, c=c: x - c, lambda x, u, squared=True: u @ u if squared else 0.0),
+        (both_take_a_row, lambda x, u, row: u @ u),
+        (Difference(), lambda x, u: u @ u),
+    ):
+        assert np.isclose(problem_of(inner, outer, None, None).objective(x), 6)
 
 
 @pytest.mark.parametrize(
@@ -338,6 +278,7 @@ def test_functions_of_other_arguments(changes, message):
         problem_of(**changes)
 
 
+@pytest.mark.slow
 def test_one_table_on_both_sides_is_there_once():
     pool = problem_of()._evaluations.placement.pool
     assert sorted(array.shape for array in pool) == [(1500,), (1500, 3)]
@@ -348,42 +289,18 @@ def test_one_table_on_both_sides_is_there_once():
     assert any(array is rows for array in pool) and len(pool) == 2
 
 
-def test_structures_of_x0_and_of_u():
-    problem = pytrees()
-    x = problem.unravel(np.arange(4.0))
-    assert (
-        isinstance(x, Line)
-        and x.weight.tolist() == [0, 1, 2]
-        and x.bias.shape == ()
-        and x.bias == 3
-    )
-    assert np.array_equal(problem.initial_point(None), [0.3, -0.2, 0.9, 0.5])
-    result = np.arange(4.0)
-    problem.unravel(result).weight[0] = 9
-    assert result[0] == 0
-    with pytest.raises(
-        ValueError, match=r"x must be of shape \(..., 4\), got shape \(3,\)"
-    ):
-        problem.unravel(np.zeros(3))
-
-
 def test_floats_that_numpy_does_not_have():
     rows, x0 = (np.asarray(jnp.asarray(part, jnp.bfloat16)) for part in (A, START))
-    expected = problem_of(inner_data=(rows.astype(float), b)).objective(np.array(START))
-    for table in (rows, jnp.asarray(rows)):
-        for start in (x0, jnp.asarray(x0), START):
-            problem = problem_of(inner_data=(table, b), x0=start)
-            assert np.isclose(problem.objective(np.array(START)), expected)
-    narrow = problem_of(lambda x, row: (row[0] @ x).astype(jnp.bfloat16))
-    assert np.isclose(
-        narrow.inner(np.array(START), None), (A @ START).mean(), atol=0.01
-    )
-
-
-def test_integers_stay_integers():
-    kind = np.arange(30) % 3
-    problem = problem_of(lambda x, row: x[row], lambda x, u, row: u**2, kind, None)
-    assert np.isclose(problem.objective(np.array([1.0, 2.0, 6.0])), 9)
+    for table, start in ((rows, x0), (jnp.asarray(rows), START)):
+        problem = problem_of(
+            lambda x, row: (row[0] @ x).astype(jnp.bfloat16),
+            lambda x, u: u**2,
+            (table, b),
+            None,
+            x0=start,
+        )
+        u = problem.inner(np.array(START), None)
+        assert np.isclose(u, (A @ START).mean(), atol=0.01)
 
 
 def test_one_component_each():
@@ -398,7 +315,6 @@ def test_an_inner_value_without_x_and_single_numbers():
     problem = problem_of(
         lambda x, row: row[1] ** 2, lambda x, u, row: (u + (x**2).sum())[None]
     )
-    assert np.allclose(problem.gradient(np.array(START)), 2 * np.array(START))
     assert np.isclose(problem.objective(np.zeros(3)), np.mean(b**2))
 
 
@@ -437,22 +353,12 @@ def test_the_kind_of_jacobian():
 
 
 @pytest.mark.slow
-def test_weights_are_repeated_rows():
-    counts = np.random.default_rng(0).integers(1, 4, 300)
-    rows = A[:300], b[:300]
-    repeated = tuple(part.repeat(counts, 0) for part in rows)
-    weighted = problem_of(inner_data=rows, outer_data=rows, sample_weight=counts)
-    check_problem(
-        weighted,
-        repeated=problem_of(inner_data=repeated, outer_data=repeated),
-        n_draws=300,
-    )
-
-
 def test_penalty_metric_and_floor():
-    problem = problem_of(penalty=L1(0.02), metric=[1.0, 2.0, 1.0], inner_floor=0.0)
+    problem = problem_of(
+        penalty=L1(0.02), preconditioner=[1.0, 2.0, 1.0], inner_floor=0.0
+    )
     by_hand = composition(
-        A, b, penalty=L1(0.02), metric=[1.0, 2.0, 1.0], inner_floor=0.0
+        A, b, penalty=L1(0.02), preconditioner=[1.0, 2.0, 1.0], inner_floor=0.0
     )
     results = [
         minimize(each, "scgd", random_state=0, max_iter=20, tol=0)
@@ -461,21 +367,15 @@ def test_penalty_metric_and_floor():
     assert np.allclose(results[0].x, results[1].x, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_runs_resume_on_a_pickled_problem():
     problem = problem_of(jacobian="operator")
-    settings = {
-        "solver": "storm-c-paper",
-        "batch_size": 8,
-        "init_batch_size": 8,
-        "random_state": 0,
-        "tol": 0,
-    }
-    full = minimize(problem, **settings, max_iter=60)
-    half = minimize(problem, **settings, max_iter=30)
-    state = pickle.loads(pickle.dumps(half.state))
-    rest = minimize(
-        pickle.loads(pickle.dumps(problem)), **settings, max_iter=60, state=state
-    )
+    settings = {"solver": "storm-c-paper", "random_state": 0, "tol": 0}
+    settings |= {"batch_size": 8, "init_batch_size": 8}
+    full = minimize(problem, **settings, max_iter=20)
+    half = minimize(problem, **settings, max_iter=10)
+    problem, state = pickle.loads(pickle.dumps((problem, half.state)))
+    rest = minimize(problem, **settings, max_iter=20, state=state)
     assert np.array_equal(rest.x, full.x) and rest.n_evaluations == full.n_evaluations
 
 
@@ -488,30 +388,17 @@ def branches(x, row):
 
 NAN = np.array([0.0, np.nan, 0.0])
 REFUSED = [
-    ({"inner": 3}, "inner must be callable"),
-    (
-        {"jacobian": "dense"},
-        "jacobian must be one of 'auto', 'sampled', 'operator', 'constant', got "
-        "'dense'",
-    ),
     ({"x0": {"w": NAN}}, r"x0\['w'\] must be finite, got nan at 1"),
     ({"x0": None}, "x0 must hold at least one array, got None"),
-    ({"x0": "abc"}, "x0 must be numbers, got 'abc'"),
     (
         {"inner_data": (A, b[1:])},
         r"inner_data must .* 1500 rows in inner_data\[0\] and 1499 in inner_data\[1\]",
     ),
     ({"inner_data": (A[:0], b[:0])}, "inner_data must have at least one row"),
     (
-        {"outer_data": (A, 1.0)},
-        r"outer_data\[1\] must have an axis of rows, got the number 1.0",
-    ),
-    (
         {"outer_data": (A, np.where(b > 1, np.inf, b))},
         r"outer_data\[1\] must be finite, got inf at \d+",
     ),
-    ({"inner_data": [[1, 2], [3]]}, "inner_data: "),
-    ({"inner_data": np.array(["a"])}, "inner_data must be numbers"),
     (
         {"inner_data": [2**40], "x0": np.zeros(1, np.float32)},
         "inner_data must be within the range of int32",
@@ -521,17 +408,15 @@ REFUSED = [
         {"inner_data": None, "outer_data": None, "sample_weight": [1.0]},
         "sample_weight must be None",
     ),
-    ({"metric": [1.0, 2.0]}, "metric must be a vector or matrix of 3 variables"),
+    (
+        {"preconditioner": [1.0, 2.0]},
+        "preconditioner must be a vector or matrix of 3 variables",
+    ),
     (
         {"inner": branches},
         r"inner must be written with jax.numpy, .* in line \d+ of test_autodiff.py: "
         r"return x",
     ),
-    (
-        {"inner": lambda x, row: np.exp(row[0] @ x)},
-        "inner must be written with jax.numpy",
-    ),
-    ({"outer": lambda x, u, row: float(u)}, "outer must be written with jax.numpy"),
     (
         {"inner": lambda x, row: None},
         "inner must return a number, an array or a pytree .* got None",
@@ -550,7 +435,6 @@ REFUSED = [
         r"inner_data\[1\] must be real numbers, got a jax.Array of key.*key_data",
     ),
     ({"inner": lambda x, row: jax.random.key(0)}, "inner must return a number"),
-    ({"device_bytes": -1}, "device_bytes must be an integer >= 0, got -1"),
     (
         {"outer": lambda x, u, row: jnp.sqrt((0 * x) @ x)},
         "inner and outer must have finite gradients at x0",
@@ -577,7 +461,7 @@ def test_gradients_that_are_zero_are_reported():
     counted = problem_of(
         lambda x, row: jnp.sign(row[0] @ x - row[1]), lambda x, u: u**2, (A, b), None
     )
-    for solver in ("storm-c", "lbfgs", "scgd"):
+    for solver in ("storm-c", "lbfgs"):
         with pytest.warns(
             ConvergenceWarning,
             match="starting point, where the gradient is exactly 0.*jnp.sign",
@@ -600,23 +484,9 @@ def test_a_mean_of_exponentials_that_overflows_names_the_problem_that_does_not()
         problem_of(huge, lambda x, u: 1e-4 * jnp.log(u), (A, b), None)
 
 
-@pytest.mark.parametrize("scale", [1e-4, 1.0])
-def test_logarithms_of_means_of_exponentials(scale):
+def test_logarithms_of_means_of_exponentials():
+    scale, x = 1e-4, np.array([0.4, 0.1, -0.7])
     problem = DifferentiableLogMeanExp(
-        lambda x, row: loss(x, row) / scale, (A, b), x0=START, scale=scale
-    )
-    if scale == 1:
-        check_problem(problem, n_draws=50)
-    x = np.array([0.4, 0.1, -0.7])
-    losses = (np.tanh(A @ x) - b) ** 2
-    assert np.isclose(
-        problem.objective(x), scale * logsumexp(losses / scale, b=1 / 1500), rtol=1e-12
-    )
-    weights = (
-        softmax(losses / scale) * 2 * (np.tanh(A @ x) - b) * (1 - np.tanh(A @ x) ** 2)
-    )
-    assert np.allclose(problem.gradient(x), weights @ A, rtol=1e-10, atol=1e-12)
-    in_blocks = DifferentiableLogMeanExp(
         lambda x, row: loss(x["w"], row) / scale,
         (A, b),
         x0={"w": START},
@@ -624,10 +494,13 @@ def test_logarithms_of_means_of_exponentials(scale):
         device_bytes=0,
         sample_weight=np.ones(1500),
     )
-    assert (
-        np.allclose(in_blocks.gradient(x), problem.gradient(x), rtol=1e-10)
-        and in_blocks.unravel(x)["w"][0] == 0.4
-    )
+    losses = (np.tanh(A @ x) - b) ** 2
+    expected = scale * logsumexp(losses / scale, b=1 / 1500)
+    assert np.isclose(problem.objective(x), expected, rtol=1e-12)
+    slopes = 2 * (np.tanh(A @ x) - b) * (1 - np.tanh(A @ x) ** 2)
+    expected = (softmax(losses / scale) * slopes) @ A
+    assert np.allclose(problem.gradient(x), expected, rtol=1e-10, atol=1e-12)
+    assert problem.unravel(x)["w"][0] == 0.4
     assert minimize(problem, "lbfgs", tol=1e-3).fun < problem.objective(np.array(START))
     with pytest.raises(ValueError, match="exponent must be finite at x0"):
         DifferentiableLogMeanExp(lambda x, row: jnp.log(row[0] @ x), (A, b), x0=START)

@@ -2,14 +2,12 @@
 named at construction."""
 
 import math
-import pickle
 
 import numpy as np
 import pytest
 from helpers import few_of, ratio_of_moments
 
 from sk_stormc import minimize
-from sk_stormc.penalties import L1
 from sk_stormc.problems import FiniteSumComposition, check_problem
 
 N, D, L = 60, 3, 2
@@ -72,26 +70,6 @@ def test_three_ways_to_the_same_minimum(solver):
     np.testing.assert_allclose(differences.x, exact.x, rtol=1e-5, atol=1e-7)
 
 
-def test_pickle():
-    problem = compose(x0=X0, penalty=L1(0.01), **WAYS["differences"])
-    results = [
-        minimize(p, random_state=0)
-        for p in (problem, pickle.loads(pickle.dumps(problem)))
-    ]
-    np.testing.assert_array_equal(results[0].x, results[1].x)
-
-
-def test_a_state_holds_no_list_of_all_components():
-    problem = FiniteSumComposition(
-        lambda x, j: np.array([x @ x + 1.0]), None, lambda x, u, i: u, lambda x,
-        u: u[0] ** 2 / 2, 10**6, 1, x0=X0,
-        inner_vjp=lambda x, j, v: 2 * x * v
-    )  # fmt: skip
-    assert (
-        len(pickle.dumps(minimize(problem, random_state=0, max_iter=3).state)) < 100_000
-    )
-
-
 def test_x0_and_indices_are_copies():
     x0, seen = X0.copy(), []
 
@@ -139,29 +117,19 @@ def test_differences_are_as_accurate_as_their_order_and_count_as_one_jacobian():
         ),
         ({"x0": np.ones(4)}, r"x0 must be of shape \(3,\), got shape \(4,\)"),
         (
-            {"x0": np.ones((3, 1)), "n_variables": None},
-            r"x0 must be of shape \(n_variables,\), got shape \(3, 1\)",
-        ),
-        ({"x0": [0, np.nan, 0]}, "x0 must be finite, got nan at 1"),
-        (
-            {"metric": np.ones(2)},
-            r"metric must be a vector or matrix of 3 variables, got shape \(2,\)",
+            {"preconditioner": np.ones(2)},
+            r"preconditioner must be a vector or matrix of 3 variables, got shape \(2,\)",
         ),
         (
             {"inner": lambda x, j: np.tanh(A[j] @ x)},
             r"inner must be of shape \(l,\).*got shape \(1, 2\)",
         ),
-        ({"inner": lambda x, j: 1.0}, r"inner must be of shape \(l,\).*got shape \(\)"),
         (
             {"inner": lambda x, j: (A[j] @ x + 1).sum(0)},
             "inner must return the mean over its indices",
         ),
         ({"inner": lambda x, j: np.full(2, np.nan)}, "inner must be finite at x0"),
         ({"inner": lambda x, j: [1j, 2]}, "inner must return real numbers"),
-        (
-            {"inner_jacobian": lambda x, j: A[j]},
-            r"inner_jacobian must be of shape \(2, 3\), got shape \(1, 2, 3\)",
-        ),
         (
             {"inner_jacobian": lambda x, j: A[j].sum(0)},
             "inner_jacobian must return the mean",
@@ -171,16 +139,8 @@ def test_differences_are_as_accurate_as_their_order_and_count_as_one_jacobian():
             r"inner_vjp must be .*\(3,\), got shape \(2,\)",
         ),
         (
-            {"outer_gradient": lambda x, u, i: x},
-            r"f_u of outer_gradient must be of shape \(2,\), got shape \(3,\)",
-        ),
-        (
             {"outer_gradient": lambda x, u, i: (u, x)},
             r"first of the tuple .* shape \(3,\), got shape \(2,\)",
-        ),
-        (
-            {"outer_gradient": lambda x, u, i: [x, u]},
-            r"outer_gradient must return .* \(f_x, f_u\), got a list of 2",
         ),
         (
             {"outer_gradient": lambda x, u, i: len(i) * (u + 1)},

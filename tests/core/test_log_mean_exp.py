@@ -1,17 +1,11 @@
 """Problems that are the log of a mean of exponentials: exact for exponents of any
 size."""
 
-import copy
-import pickle
-
 import numpy as np
 import pytest
-from scipy.special import logsumexp
 
 from sk_stormc.core.unit import InUnit
-from sk_stormc.penalties import Simplex
 from sk_stormc.problems import (
-    EntropicPortfolioProblem,
     LogMeanExpProblem,
     PortfolioProblem,
     check_problem,
@@ -160,22 +154,6 @@ def test_u_and_its_jacobian_are_what_they_say(more):
         )
 
 
-@pytest.mark.parametrize(
-    "factors", [np.array([0.5, 1.0, 1.5]), np.array([0.0, 3.0, 0.0])]
-)
-def test_weights_of_draws(factors):
-    problem, x, draws = (
-        regression(tau=0.01),
-        np.array([0.3, -0.2, 0.1]),
-        np.array([3, 5, 9]),
-    )
-    e = problem.exponents(x, problem.gather(draws))
-    weighted = problem.inner_batch(draws, factors)
-    assert log_u(problem, x, weighted) == pytest.approx(
-        logsumexp(e, b=factors / 3), rel=1e-14
-    )
-
-
 def test_a_row_without_weight_does_not_set_the_unit():
     """Beside its exponent all that has weight would vanish."""
     problem = regression(tau=1e-3)
@@ -225,45 +203,3 @@ def test_check_problem_finds_a_unit_that_is_forgotten():
         ValueError, match="LooksAtTheArray.outer: its value with u in two units"
     ):
         check_problem(forgetful, np.array([0.3, -0.2, 0.1]), n_draws=200)
-
-
-def test_class_of_the_risk_measure():
-    R = np.random.default_rng(0).normal(size=(30, 2))
-    problem = PortfolioProblem(
-        R, 2.0, risk_measure="entropic", sample_weight=np.arange(30.0)
-    )
-    assert type(problem) is EntropicPortfolioProblem
-    assert (problem.risk_aversion, problem.scale, problem.n_inner, problem.n_outer) == (
-        2.0,
-        0.5,
-        29,
-        1,
-    )
-    with pytest.raises(
-        ValueError,
-        match=r"'entropic' needs a subclass of .*EntropicPortfolioProblem, got Mine",
-    ):
-        type("Mine", (PortfolioProblem,), {})(R, risk_measure="entropic")
-    with pytest.raises(
-        ValueError, match="risk_measure must be .*'entropic'.*got 'variance'"
-    ):
-        EntropicPortfolioProblem(R, risk_measure="variance")
-
-
-@pytest.mark.parametrize("again", [copy.copy, lambda p: pickle.loads(pickle.dumps(p))])
-def test_copies(again):
-    for problem in (
-        portfolio(1e3, weighted=True, metric="variance", penalty=Simplex()),
-        regression(),
-    ):
-        x = np.full(problem.n_variables, 0.25)
-        other = again(problem)
-        assert type(other) is type(problem) and other.objective(x) == problem.objective(
-            x
-        )
-        assert evaluated(other, x)[0] == evaluated(problem, x)[0]
-        draws = [
-            p.source.draw_inner(np.random.default_rng(0), (2, 5))
-            for p in (problem, other)
-        ]
-        np.testing.assert_array_equal(*draws)

@@ -123,27 +123,24 @@ def test_metric_is_the_inverse_variance(weighted, dtype):
     R = make_returns(n=6000, dtype=dtype) * np.array([1e-3, 1, 50, 1, 1], dtype)
     R[:, 3], R[:, 4] = 0.1, 100.0  # two assets without risk
     weights = np.random.default_rng(0).integers(1, 4, len(R)) if weighted else None
-    metric = PortfolioProblem(R, sample_weight=weights, metric="variance").metric
+    preconditioner = PortfolioProblem(
+        R, sample_weight=weights, preconditioner="variance"
+    ).preconditioner
     variance = np.repeat(R, weights if weighted else 1, 0)[:, :3].astype(float).var(0)
-    assert metric.dtype == dtype and metric.shape == (5,)
+    assert preconditioner.dtype == dtype and preconditioner.shape == (5,)
     np.testing.assert_allclose(
-        metric[:3], 1 / variance, rtol=1e-5 if dtype == np.float32 else 1e-12
+        preconditioner[:3], 1 / variance, rtol=1e-5 if dtype == np.float32 else 1e-12
     )
     # the scale of the others
-    np.testing.assert_allclose(metric[3:], np.median(metric[:3]), rtol=1e-5)
-    nothing = PortfolioProblem(np.zeros((10, 2), dtype), metric="variance").metric
+    np.testing.assert_allclose(
+        preconditioner[3:], np.median(preconditioner[:3]), rtol=1e-5
+    )
+    nothing = PortfolioProblem(
+        np.zeros((10, 2), dtype), preconditioner="variance"
+    ).preconditioner
     np.testing.assert_array_equal(nothing, np.ones(2))
     own = np.arange(1.0, 6.0)
-    np.testing.assert_array_equal(PortfolioProblem(R, metric=own).metric, own)
-    assert PortfolioProblem(R).metric is None
-
-
-def test_returns_are_taken_in_any_form_and_never_written_to():
-    R = make_returns()
-    columns = PortfolioProblem(np.asfortranarray(R)).gradient(np.ones(5))
     np.testing.assert_array_equal(
-        columns, PortfolioProblem(R.tolist()).gradient(np.ones(5))
+        PortfolioProblem(R, preconditioner=own).preconditioner, own
     )
-    assert PortfolioProblem(np.eye(2, dtype=int)).returns.dtype == np.float64
-    R.flags.writeable = False
-    check_problem(PortfolioProblem(R, metric="variance"), n_draws=50)
+    assert PortfolioProblem(R).preconditioner is None

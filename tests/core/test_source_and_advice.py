@@ -67,23 +67,6 @@ def test_advice_of_one_problem_is_not_that_of_another():
     assert pickle.loads(pickle.dumps(mine)).advice.inertia == 0.5
 
 
-def test_numbers_of_advice():
-    advice = Advice(
-        batch_size=np.int64(8), inertia=np.float64(0.5), tracking=np.bool_(False)
-    )
-    assert [
-        type(value) for value in (advice.batch_size, advice.inertia, advice.tracking)
-    ] == [int, float, bool]
-    for name, value in (
-        ("batch_size", 0),
-        ("normalization", "auto"),
-        ("precision", 0),
-        ("inertia", 1),
-    ):
-        with pytest.raises(ValueError, match=f"{name} must be"):
-            Advice(**{name: value})
-
-
 def test_published_constants_are_those_of_the_paper_method():
     class Mine(PortfolioProblem):
         advice = Advice(published=Published(eta=0.03, epsilon=0.2, a=0.05, B=50, S=80))

@@ -46,7 +46,7 @@ def solved(problem, x, metric, F):
 def test_it_is_the_inverse_of_the_laplacian_of_the_attraction(kernel, d, within):
     problem = make_problem(d=d, kernel=kernel, exaggeration=2.0)
     x = np.random.default_rng(1).normal(size=problem.n_variables)
-    metric, F = problem.metric.at(x, 0), problem.gradient(x)
+    metric, F = problem.preconditioner.at(x, 0), problem.gradient(x)
     exact = solved(problem, x, metric, F)
     error = np.linalg.norm(metric.apply(F) - exact)
     assert error < within * np.linalg.norm(exact)
@@ -67,7 +67,7 @@ def test_soft_steps_are_nearly_exact():
     not see."""
     problem = make_problem(600)
     x = np.random.default_rng(1).normal(size=1200)
-    metric = problem.metric.at(x, 10**6)
+    metric = problem.preconditioner.at(x, 10**6)
     F = np.repeat(np.sin(np.arange(600) / 40), 2)
     exact = solved(problem, x, metric, F)
     assert np.linalg.norm(metric.apply(F) - exact) < 0.15 * np.linalg.norm(exact)
@@ -76,18 +76,20 @@ def test_soft_steps_are_nearly_exact():
 def test_the_regularisation_falls_and_stays():
     problem = make_problem()
     x = problem.initial_point(np.random.default_rng(0))
-    mu = [problem.metric.at(x, t).mu for t in (0, 35, 70, 100, 140)]
+    mu = [problem.preconditioner.at(x, t).mu for t in (0, 35, 70, 100, 140)]
     assert mu[0] > mu[1] > mu[2] == mu[3] == mu[4]
     early = problem.stage(20, 4.0, held=1.0)
-    assert early.metric.at(x, 0).mu == early.metric.at(x, 19).mu == mu[0]
-    assert problem.stage(20, further=True).metric.at(x, 0).mu == mu[4]
+    assert (
+        early.preconditioner.at(x, 0).mu == early.preconditioner.at(x, 19).mu == mu[0]
+    )
+    assert problem.stage(20, further=True).preconditioner.at(x, 0).mu == mu[4]
 
 
 def test_components_of_the_graph_have_a_floor():
     """Without a floor a component moves by 1 / mu times its mean force, until all
     components are dots."""
     problem = make_problem(200, centers=np.eye(4, 5) * 1e3)
-    metric = problem.metric.at(np.random.default_rng(1).normal(size=400), 10**6)
+    metric = problem.preconditioner.at(np.random.default_rng(1).normal(size=400), 10**6)
     weight = 1 / 200  # of a point
     np.testing.assert_allclose(
         metric.apply(np.ones(400)), 1 / (0.03 * weight), rtol=0.02
@@ -106,7 +108,10 @@ def test_an_edge_that_is_weak_for_both_of_two_clusters_does_not_connect_them(
     P = sparse.csr_array(P / P.sum())
     problem = SNEProblem(P, kernel="student-t", joint=True, dtype=np.float64)
     x = 1e-3 * np.random.default_rng(0).normal(size=40)
-    metric, F = problem.metric.at(x, 10**6), np.repeat(np.where(first, 1.0, -1.0), 2)
+    metric, F = (
+        problem.preconditioner.at(x, 10**6),
+        np.repeat(np.where(first, 1.0, -1.0), 2),
+    )
     metric.iterations = 80
     exact = solved(problem, x, metric, F).reshape(20, 2)[first].mean(axis=0)
     step = metric.apply(F).reshape(20, 2)[first].mean(axis=0)
@@ -149,7 +154,7 @@ def test_a_sample_of_the_edges_has_nearly_the_same_steps(data):
     problem = SNEProblem(P, kernel="student-t", joint=joint)
     assert len(problem.graph.drawn.i) < 16 * N
     x = np.random.default_rng(0).normal(size=2 * N).astype(np.float32)
-    F, metric = problem.gradient(x), problem.metric.at(x, 34)
+    F, metric = problem.gradient(x), problem.preconditioner.at(x, 34)
     metric.iterations = 20
     step, exact = metric.apply(F), solved(problem, x, metric, F)
     assert step @ exact > 0.97 * np.linalg.norm(step) * np.linalg.norm(exact)

@@ -227,7 +227,7 @@ def test_a_metric_of_ones_own_replaces_the_preconditioner():
     problem = make_problem(30, kernel="student-t")
     x0 = problem.initial_point(np.random.default_rng(0))
     solver, steps = STORMCompositional(learning_rate=1e-3, max_iter=1, tol=0), []
-    for problem.metric in (None, np.full(60, 0.5), np.diag(np.full(60, 0.5))):
+    for problem.preconditioner in (None, np.full(60, 0.5), np.diag(np.full(60, 0.5))):
         steps.append(minimize(problem, solver, x0=x0, random_state=0).x - x0)
     assert steps[0].any()
     for step in steps[1:]:
@@ -251,8 +251,8 @@ EVALUATIONS = {
     "objective": lambda problem, x: problem.objective(x),
     "gradient": lambda problem, x: problem.gradient(x),
     "divergence": lambda problem, x: problem.divergence(x),
-    "metric": lambda problem, x: problem.metric.at(x, 3).apply(np.ones_like(x)),
-    "size": lambda problem, x: problem.metric.at(x, 3).size(x),
+    "metric": lambda problem, x: problem.preconditioner.at(x, 3).apply(np.ones_like(x)),
+    "size": lambda problem, x: problem.preconditioner.at(x, 3).size(x),
     "reported": lambda problem, x: problem.reported(x),
     "expected": lambda problem, x: problem.outer(
         x, problem.inner(x, problem.inner_batch(None))
@@ -290,10 +290,10 @@ def test_batches_and_jacobians_of_a_point_that_is_changed_in_place(kernel, d, ja
             *(some.inner_batch(draws) for some in (problem, other)),
         )
         start, v = x.copy(), 1 / problem.inner(x, batch)
-        J, metric = problem.jacobian(x, batch), problem.metric.at(x, 0)
+        J, metric = problem.jacobian(x, batch), problem.preconditioner.at(x, 0)
         step = metric.apply(start)
         x *= 3
-        problem.metric.at(x, 0).apply(x)
+        problem.preconditioner.at(x, 0).apply(x)
         np.testing.assert_array_equal(metric.apply(start), step)
         expected = other.inner(x.copy(), another)
         np.testing.assert_array_equal(problem.inner(x, batch), expected)

@@ -125,14 +125,6 @@ def test_values_that_cannot_be_written(tmp_path, value, message):
     assert not os.listdir(tmp_path)
 
 
-def test_functions_are_looked_up_by_name_among_the_given_ones(tmp_path):
-    checkpoint_file.write(tmp_path / "run.npz", (abs, print))
-    assert checkpoint_file.read(tmp_path / "run.npz", tuple, [abs]) == (
-        abs,
-        "builtins.print",
-    )
-
-
 def test_a_checkpoint_refuses_a_function_without_a_name_before_the_fit(tmp_path):
     pytest.importorskip("sklearn.callback")
     solver = AutomaticSTORM(learning_rate=lambda t: 0.1)
@@ -158,7 +150,7 @@ def check_refused(path, message):
 
 def test_changed_and_missing_bytes(content, tmp_path):
     path, rng = tmp_path / "run.npz", np.random.default_rng(0)
-    for k in [0, 100, len(content) - 1, *rng.integers(len(content), size=20)]:
+    for k in [0, 100, len(content) - 1, *rng.integers(len(content), size=5)]:
         changed = bytearray(content)
         changed[k] ^= 1 << rng.integers(8)
         for other in (

@@ -9,7 +9,6 @@ import pytest
 from sk_stormc import CompositionalPortfolio, STORMCompositional, minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem
-from sk_stormc.schedules import inverse
 
 RETURNS = make_gaussian_returns(1500, 4, mean=0.3, random_state=3)
 PROBLEM = PortfolioProblem(RETURNS)
@@ -63,59 +62,6 @@ def test_budgets_and_tol_may_change_and_what_is_the_same_may_be_given_again():
             PROBLEM, STORMCompositional(), state=state, tol=0, **(GIVEN | same | budget)
         )
         np.testing.assert_array_equal(again.x, whole.x)
-
-
-def test_a_seed_that_was_no_integer_cannot_be_given_again():
-    state = first_part(random_state=np.random.RandomState(7))
-    with pytest.raises(
-        ValueError, match="random_state must be None .* an integer was not given, got 7"
-    ):
-        minimize(
-            PROBLEM,
-            STORMCompositional(),
-            state=state,
-            random_state=7,
-            max_iter=9,
-            tol=0,
-            **GIVEN,
-        )
-
-
-def halving(t):
-    return 0.1 * 0.5**t
-
-
-def test_functions_are_compared_by_their_names():
-    arguments = GIVEN | {"max_iter": 6, "tol": 0}
-    state = first_part(learning_rate=halving)
-    assert (
-        minimize(
-            PROBLEM,
-            STORMCompositional(),
-            state=state,
-            **arguments | {"learning_rate": halving},
-        ).n_iter
-        == 6
-    )
-    for other in (lambda t: 0.1, inverse(0.1)):
-        with pytest.raises(ValueError, match="learning_rate must"):
-            minimize(
-                PROBLEM,
-                STORMCompositional(),
-                state=state,
-                **arguments | {"learning_rate": other},
-            )
-    state = first_part(learning_rate=lambda t: 0.1)
-    with pytest.raises(
-        ValueError,
-        match="learning_rate must be something that can be compared .* top of a module",
-    ):
-        minimize(
-            PROBLEM,
-            STORMCompositional(),
-            state=state,
-            **arguments | {"learning_rate": lambda t: 0.1},
-        )
 
 
 def test_a_stream_that_goes_on_keeps_the_parameters_of_its_solver():

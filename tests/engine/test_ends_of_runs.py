@@ -92,7 +92,7 @@ def test_a_start_at_the_minimum_is_said_once():
     problem = PortfolioProblem(RETURNS)
     minimum = minimize(problem, "lbfgs", tol=1e-12).x
     with pytest.warns(ConvergenceWarning, match="above the start's") as said:
-        minimize(problem, "scgd", minimum, random_state=0)
+        minimize(problem, "scgd", minimum, random_state=0, max_iter=200)
     assert len(said) == 1  # and not that a larger budget would help
 
 
@@ -155,15 +155,14 @@ def test_a_warning_names_the_budget_that_was_set(budget, advice):
     [
         ({}, True),
         ({"max_iter": 50}, False),
-        ({"max_ifo": 50_000}, False),
-        ({"tol": 0}, False),
+        ({"max_ifo": 5000}, False),
     ],
 )
 def test_minimize_warns_if_its_default_budget_ends_before_tol(budget, warns):
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         result = minimize(
-            PortfolioProblem(RETURNS), "scgd", random_state=0, **{"tol": 1e-9} | budget
+            PortfolioProblem(RETURNS[:60]), "scgd", random_state=0, tol=1e-9, **budget
         )
     assert result.stop_reason in ("max_iter", "max_ifo")
     told = [
@@ -199,7 +198,7 @@ def test_no_warning_after_ordinary_starts(mean, recwarn):
     R = make_gaussian_returns(2000, 6, mean=0.3, random_state=5)
     problem = PortfolioProblem(R if mean else R - R.mean(axis=0))
     for name in ("storm-c", "sarah-c", "lbfgs", "sketchy-storm"):
-        for seed, size in enumerate((1e-3, 1.0, 10.0)):
+        for seed, size in enumerate((1e-3, 10.0)):
             x0 = size * np.random.default_rng(seed).standard_normal(6)
             assert minimize(problem, name, x0=x0, random_state=seed).success
     assert not recwarn
@@ -219,11 +218,6 @@ def log_of_mean(floor):
         x0=np.ones(1),
         inner_floor=floor,
     )
-
-
-def test_a_run_that_moves_by_rounding_is_not_called_unbounded(recwarn):
-    minimize(log_of_mean(0.0), SCGD(learning_rate=2e-16, max_iter=5), random_state=0)
-    assert not recwarn
 
 
 def test_a_floor_above_g(recwarn):

@@ -12,7 +12,7 @@ import pytest
 from helpers import composition, regression, slow_but
 
 from sk_stormc import SCGD, STORMCompositional, minimize
-from sk_stormc.core.metrics import as_metric
+from sk_stormc.core.preconditioners import as_preconditioner
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine import (
     ALL,
@@ -20,7 +20,6 @@ from sk_stormc.engine import (
     MethodState,
     Oracle,
     StepRule,
-    advance,
     start,
 )
 from sk_stormc.engine.steps import step_direction
@@ -59,13 +58,15 @@ def quiet():
 
 
 def exact_length(problem, solver, state, x):
-    """|x~ - x| / eta at x by the gradient on all data, in the problem's metric."""
+    """|x~ - x| / eta at x by the gradient on all data, in the problem's preconditioner."""
     if solver == "lbfgs":
         return np.linalg.norm(problem.gradient(x))
-    metric = as_metric(problem.metric, problem.n_variables).at(x, state.t)
+    preconditioner = as_preconditioner(problem.preconditioner, problem.n_variables).at(
+        x, state.t
+    )
     eta = state.rule.learning_rate
     eta = eta(state.t) if callable(eta) else eta
-    return step_direction(problem, metric, x, problem.gradient(x), eta).length
+    return step_direction(problem, preconditioner, x, problem.gradient(x), eta).length
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -165,23 +166,6 @@ def test_nothing_is_charged_at_tol_0():
     assert asked.ifo[-1] > 3 * 50 + asked.n_iter * 3 * 50
 
 
-def test_a_test_costs_a_full_gradient_and_the_first_one_two():
-    problem = PROBLEMS["variance"]
-    result = minimize(problem, "storm-c-paper", random_state=0, tol=0.1)
-    steps = minimize(
-        problem, "storm-c-paper", random_state=0, tol=0, max_iter=result.n_iter
-    )
-    np.testing.assert_array_equal(result.x, steps.x)
-    # the constant Jacobian, once
-    extra = result.ifo[-1] - steps.ifo[-1] - problem.n_inner
-    asked, left = divmod(extra, problem.n_inner + problem.n_outer)
-    assert left == 0 and 2 <= asked <= 5
-    assert (
-        result.n_evaluations["outer"] - steps.n_evaluations["outer"]
-        == asked * problem.n_outer
-    )
-
-
 def test_epochs_are_judged_at_their_checkpoints():
     """No full gradient is charged in an epoch that is a little longer than a pass."""
     problem = PROBLEMS["entropic"]
@@ -193,30 +177,16 @@ def test_epochs_are_judged_at_their_checkpoints():
         assert result.state.state.since_checkpoint == 0
 
 
-def test_a_budget_without_a_full_gradient_ends_unconverged():
-    problem = PROBLEMS["variance"]
-    whole = minimize(problem, "storm-c-paper", random_state=0, tol=0.1)
-    less = minimize(
-        problem,
-        "storm-c-paper",
-        random_state=0,
-        tol=0.1,
-        max_ifo=int(whole.ifo[-1]) - 1,
-    )
-    assert (
-        whole.success and less.stop_reason == "max_ifo" and less.ifo[-1] < whole.ifo[-1]
-    )
-
-
 # the value at x_0
 
 
-@pytest.mark.parametrize("name", ["storm-c-paper", "sarah-c", "lbfgs"])
-def test_tol_is_relative_to_a_full_gradient_at_the_start(name):
+def test_the_residual_is_relative_to_that_at_the_start():
     problem = PROBLEMS["variance"]
-    result = minimize(problem, name, random_state=0, tol=0.3, max_ifo=300_000)
-    length = exact_length(problem, name, result.state.state, result.state.start)
-    assert result.success and result.state.first_residual == pytest.approx(length)
+    result = minimize(problem, "lbfgs", max_iter=2, tol=1e-9)
+    first, last = (
+        np.linalg.norm(problem.gradient(x)) for x in (np.zeros(10), result.x)
+    )
+    assert result.residual == pytest.approx(last / first)
 
 
 def test_first_residual_of_an_earlier_run():
@@ -233,28 +203,6 @@ def test_first_residual_of_an_earlier_run():
 
 
 # where F is exact
-
-
-@pytest.mark.parametrize("measure", ["variance", "entropic"])
-def test_the_oracle_knows_where_F_is_exact(measure):
-    problem = PortfolioProblem(SMALL, 0.5, risk_measure=measure)
-    oracle, x = Oracle(problem, 0), np.full(4, 0.1)
-    part = (
-        32,
-        0 if problem.jacobian_kind == "constant" else 32,
-        None if problem.n_outer == 1 else 32,
-    )
-    everything = oracle.all_like(part)
-    now = start(oracle, x, part)
-    assert not oracle.exact
-    now = advance(oracle, now, x + 0.1, (0.5, 0.5, 0.5), part)
-    assert not oracle.exact
-    now = advance(oracle, now, y := x + 0.2, (0.5, 0.5, 0.5), everything)
-    assert oracle.exact[-1][0] is y and oracle.exact[-1][1] is now.F
-    np.testing.assert_allclose(now.F, problem.gradient(y), rtol=1e-9)
-    advance(oracle, now, x + 0.3, (0.5, 0.5, 0.5), part)
-    start(oracle, x, (None, part[1], 32))
-    assert len(oracle.exact) == (1 if problem.n_outer > 1 or part[1] else 2)
 
 
 @dataclass
@@ -315,7 +263,7 @@ def test_a_method_that_copies_keeps_its_anchors(kind):
     problem = KINDS_OF_JACOBIANS[kind]()
     plain = minimize(problem, GradientDescent(), random_state=0, tol=0.3)
     assert plain.success
-    for names in ("u", "J", "x", "uJx"):
+    for names in ("u", "uJx"):
         method = GradientDescent(
             lambda name, value, names=names: (
                 copy.deepcopy(value) if name in names else value

@@ -16,7 +16,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
         CompositionalPortfolio(
             SOLVERS["sarah-c"](), risk_measure="semivariance", constraint="long_only"
         ),
-        CompositionalPortfolio("lbfgs", risk_measure="entropic"),
     ]
 )
 def test_check_estimator(estimator, check):
@@ -39,6 +38,7 @@ def expected_failures(estimator):
 @parametrize_with_checks(
     [
         CompositionalPortfolio("storm-c"),
+        CompositionalPortfolio("lbfgs", risk_measure="entropic"),
         CompositionalPortfolio(SOLVERS["scgd"]()),
         CompositionalPortfolio("civr", constraint=(-0.5, 0.5), l1=0.01),
         CompositionalPortfolio("storm-c-paper"),

@@ -3,8 +3,6 @@ by invalid ones."""
 
 import copy
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from unittest import mock
 
 import numpy as np
@@ -18,9 +16,9 @@ from sk_stormc import (
     checks,
     compare,
     datasets,
-    metrics,
     penalties,
     plotting,
+    preconditioners,
     preprocessing,
     problems,
     schedules,
@@ -35,7 +33,7 @@ MODULES = [
     checks,
     compare,
     datasets,
-    metrics,
+    preconditioners,
     penalties,
     plotting,
     preprocessing,
@@ -49,7 +47,7 @@ WITHOUT_CASE = {
         "a base class",
     ),
     **dict.fromkeys(
-        ("Metric", "Published", "StopReason", "SOLVERS"),
+        ("Preconditioner", "Published", "StopReason", "SOLVERS"),
         "has no arguments that could be wrong",
     ),
     **dict.fromkeys(
@@ -87,24 +85,20 @@ CONSTANTS = theory.ProblemConstants(
 PARAMETERS = theory.storm_parameters(CONSTANTS, 0.1)
 
 
-@dataclass
 class Case:
     """A function with valid arguments; arguments that are not given have their
     defaults.
 
-    ``allowed`` has, for an argument, the names of invalid values that it may take after
-    all, because they are documented or cannot be told from valid ones. None where it is
-    the default, fractions where a number is a float, and integers where it is a bool
-    need not be named.
+    ``allowed`` has, for an argument, the names of further invalid values that it may
+    take here. None where it is the default, fractions where a number is a float, and
+    integers where it is a bool need not be named. ``names`` is what a message may call
+    an argument instead, a regular expression, and ``fails`` has exceptions of a call
+    with valid arguments, because data are missing.
     """
 
-    call: Callable
-    given: dict
-    allowed: dict = field(default_factory=dict)
-    # what a message may call an argument instead, a regular expression
-    names: dict = field(default_factory=dict)
-    # exceptions of a call with valid arguments, because data are missing
-    fails: tuple = ()
+    def __init__(self, call, allowed=None, names=None, fails=(), **given):
+        self.call, self.given, self.fails = call, given, fails
+        self.allowed, self.names = allowed or {}, names or {}
 
 
 def quiet(call):
@@ -226,30 +220,29 @@ COMPOSITION = {
     "n_variables": 3,
     "x0": np.zeros(3),
 }
-ANY_SEED = {"random_state": "None,bool"}
+# invalid values that an argument of this name may take wherever it occurs, because they
+# are documented or cannot be told from valid ones
+ALLOWED = {
+    "batch_size": "None",
+    "budget": "negative,fraction",
+    "horizon": "fraction",
+    "importance_ratio": "bool",
+    "inner_floor": "bool,negative,fraction",
+    "metric_params": "dict",
+    "n_jobs": "negative,bool",
+    "optimum": "negative,fraction",
+    "periods_per_year": "fraction",
+    "random_state": "None,bool",
+    "risk_aversion": "inf",
+    "transaction_cost": "bool",
+    "verbose": "bool",
+}
+ALLOWED |= dict.fromkeys(("inner", "learning_rate", "metric", "outer"), "class")
+ALLOWED |= dict.fromkeys(("x_label", "y_label", "risk_label", "mean_label"), "string")
 SOLVER = {"learning_rate": 0.01, "batch_size": 4, "max_iter": 2}
 EPOCHS = SOLVER | {"epoch_length": 3}
-BUDGET = {"max_iter": "None", "tol": "fraction", "verbose": "bool"}
 FITTING = {"max_iter": 2, "random_state": 0}
-ANY_NUMBER = "negative,fraction"
-TEXT = dict.fromkeys(
-    ("x_label", "y_label", "risk_label", "mean_label", "name"), "string"
-)
-RISING = {
-    "scale": "negative",
-    "exponent": "negative",
-    "start": "negative",
-    "end": "negative",
-    "horizon": "fraction",
-}
-SOLVING = {"max_iter": "None", "batch_size": "None", "learning_rate": "class"}
 WEIGHTS = {"sample_weight": np.ones(12)}
-NO_WEIGHTS = {
-    "sample_weight": "None,fraction,bool",
-    "importance_ratio": "None,bool",
-    "terminal": "None",
-}
-CURVES = {"optimum": ANY_NUMBER, "pass_ifo": "None"}
 TRANSITIONS = {
     "X": STATES,
     "y": REWARDS,
@@ -260,237 +253,177 @@ TRANSITIONS = {
 
 
 def solver_case(solver, more=None, allowed=None):
-    return Case(run(solver), SOLVER | (more or {}), SOLVING | (allowed or {}))
-
-
-def display_case(make, given):
-    return Case(make, given, TEXT | CURVES)
+    return Case(run(solver), allowed, **SOLVER | (more or {}))
 
 
 ESTIMATORS = {
     "CompositionalPortfolio": Case(
         fit_portfolio,
-        {
-            "solver": "storm-c",
-            "previous_weights": np.zeros(3),
-            "transaction_cost": 0.1,
-            "half_life": 100.0,
-        }
-        | FITTING,
-        {
-            "half_life": "None,fraction",
-            "risk_aversion": "inf",
-            "budget": ANY_NUMBER,
-            "previous_weights": "None",
-            "transaction_cost": "fraction,bool",
+        allowed={
             "max_risk": "fraction",
             "max_turnover": "fraction",
             "max_gross": "fraction",
-            "l2": "fraction",
-        }
-        | BUDGET
-        | ANY_SEED,
-        {"constraint": "constraint|low"},
+            "tol": "fraction",
+        },
+        names={"constraint": "constraint|low"},
+        solver="storm-c",
+        previous_weights=np.zeros(3),
+        transaction_cost=0.1,
+        half_life=100.0,
+        **FITTING,
     ),
     "CompositionalPortfolio, limits": Case(
         fit_portfolio,
-        {
-            "max_turnover": 5.0,
-            "linear_constraints": (np.ones((1, 3)), -5.0, 5.0),
-            "groups": ["a", "a", "b"],
-            "benchmark": np.full(3, 0.3),
-            "objective": "utility",
-        },
-        {
-            "max_turnover": "None",
-            "linear_constraints": "None",
-            "groups": "None,dict",
-            "benchmark": "None",
-        },
+        allowed={"groups": "dict"},
+        max_turnover=5.0,
+        linear_constraints=(np.ones((1, 3)), -5.0, 5.0),
+        groups=["a", "a", "b"],
+        benchmark=np.full(3, 0.3),
+        objective="utility",
     ),
     "CompositionalPortfolio, forecasts": Case(
         fit_portfolio,
-        {
-            "expected_returns": np.full(3, 0.1),
-            "min_return": 0.1,
-            "max_gross": 5.0,
-            "l2": 0.1,
-            "risk_aversion": np.inf,
-        },
-        {
-            "expected_returns": "None",
-            "min_return": "None,negative",
-            "max_gross": "None,fraction",
-            "l2": "fraction",
-            "risk_aversion": "inf",
-        },
+        allowed={"min_return": "negative"},
+        expected_returns=np.full(3, 0.1),
+        min_return=0.1,
+        max_gross=5.0,
+        l2=0.1,
+        risk_aversion=np.inf,
     ),
     "CompositionalPortfolio, integer limits": Case(
         fit_portfolio,
-        {
-            "solver": "scip",
-            "constraint": "long_only",
-            "max_assets": 2,
-            "min_held": 0.1,
-            "time_limit": 5.0,
-        },
-        {
-            "constraint": "None",
-            "max_assets": "None",
-            "min_held": "None,fraction,bool",
-            "time_limit": "fraction",
-        },
-        {"constraint": "constraint|low"},
+        allowed={"min_held": "bool"},
+        names={"constraint": "constraint|low"},
+        solver="scip",
+        constraint="long_only",
+        max_assets=2,
+        min_held=0.1,
+        time_limit=5.0,
     ),
     "CompositionalPortfolio.fit": Case(
-        FITTED.fit, {"X": RETURNS} | WEIGHTS, {"sample_weight": "None,fraction,bool"}
+        FITTED.fit, allowed={"sample_weight": "fraction,bool"}, X=RETURNS, **WEIGHTS
     ),
-    "CompositionalPortfolio.predict": Case(FITTED.predict, {"X": RETURNS}),
+    "CompositionalPortfolio.predict": Case(FITTED.predict, X=RETURNS),
     "CompositionalPortfolio.score": Case(
-        FITTED.score,
-        {"X": RETURNS} | WEIGHTS,
-        {"sample_weight": "None,fraction,bool"},
+        FITTED.score, allowed={"sample_weight": "fraction,bool"}, X=RETURNS, **WEIGHTS
     ),
     "CompositionalPortfolio.resume": Case(
-        lambda **a: fit_portfolio().set_params(max_iter=3).resume(**a), {"X": RETURNS}
+        lambda **a: fit_portfolio().set_params(max_iter=3).resume(**a), X=RETURNS
     ),
     "BellmanValueEstimator": Case(
         fit_values,
-        {
-            "gamma": 0.5,
-            "solver": "storm-c",
-            "objective": "projected",
-            "half_life": 100.0,
-        }
-        | FITTING,
-        {"half_life": "None"} | BUDGET | ANY_SEED,
+        allowed={"tol": "fraction"},
+        gamma=0.5,
+        solver="storm-c",
+        objective="projected",
+        half_life=100.0,
+        **FITTING,
     ),
     "BellmanValueEstimator.fit": Case(
         VALUES.fit,
-        TRANSITIONS | {"importance_ratio": np.ones(15)},
-        {"next_X": "None"} | NO_WEIGHTS,
+        allowed={"sample_weight": "fraction,bool"},
+        **TRANSITIONS,
+        importance_ratio=np.ones(15),
     ),
     "BellmanValueEstimator.fit, time": Case(
-        VALUES.fit, {"X": STATES, "y": REWARDS, "time": np.arange(15)}, {"time": "None"}
+        VALUES.fit, X=STATES, y=REWARDS, time=np.arange(15)
     ),
     "BellmanValueEstimator.fit, episode": Case(
-        VALUES.fit,
-        {"X": STATES, "y": REWARDS, "episode": EPISODES},
-        {"episode": "None"},
+        VALUES.fit, X=STATES, y=REWARDS, episode=EPISODES
     ),
     "BellmanValueEstimator.predict": Case(
-        lambda **a: fit_values().predict(**a), {"X": STATES, "return_std": True}
+        lambda **a: fit_values().predict(**a), X=STATES, return_std=True
     ),
     "BellmanValueEstimator.value_interval": Case(
         lambda **a: fit_values().value_interval(**a),
-        {"X0": STATES, "confidence": 0.5, "mean": True},
+        X0=STATES,
+        confidence=0.5,
+        mean=True,
     ),
     "BellmanValueEstimator.score": Case(
-        VALUES.score, TRANSITIONS | {"importance_ratio": np.ones(15)}, NO_WEIGHTS
+        VALUES.score,
+        allowed={"sample_weight": "fraction,bool"},
+        **TRANSITIONS,
+        importance_ratio=np.ones(15),
     ),
     "ActionValueEstimator": Case(
         fit_actions,
-        {"gamma": 0.5, "solver": "lstd"} | FITTING,
-        {"policy": "class"} | BUDGET | ANY_SEED,
+        allowed={"policy": "class", "tol": "fraction"},
+        gamma=0.5,
+        solver="lstd",
+        **FITTING,
     ),
     "ActionValueEstimator.fit": Case(
         QVALUES.fit,
-        TRANSITIONS | {"action": ACTIONS},
-        {"action": "None", "next_X": "None"} | NO_WEIGHTS,
+        allowed={"sample_weight": "fraction,bool"},
+        **TRANSITIONS,
+        action=ACTIONS,
     ),
-    "ActionValueEstimator.predict": Case(QVALUES.predict, {"X": STATES}),
-    "ActionValueEstimator.predict_action": Case(QVALUES.predict_action, {"X": STATES}),
+    "ActionValueEstimator.predict": Case(QVALUES.predict, X=STATES),
+    "ActionValueEstimator.predict_action": Case(QVALUES.predict_action, X=STATES),
     "ActionValueEstimator.score": Case(
-        QVALUES.score, TRANSITIONS | {"action": ACTIONS}, NO_WEIGHTS
+        QVALUES.score,
+        allowed={"sample_weight": "fraction,bool"},
+        **TRANSITIONS,
+        action=ACTIONS,
     ),
     "SNEEmbedding": Case(
         fit_map,
-        {"perplexity": 4.0, "max_iter": 5, "random_state": 0},
-        {
+        allowed={
             "early_exaggeration": "fraction",
             "transform_perplexity": "fraction",
-            "metric": "class",
-            "metric_params": "dict",
-            "n_jobs": "negative,bool",
-        }
-        | BUDGET
-        | {"tol": "None,fraction"}
-        | ANY_SEED,
+            "max_iter": "None",
+            "tol": "None,fraction",
+        },
+        perplexity=4.0,
+        max_iter=5,
+        random_state=0,
     ),
-    "SNEEmbedding.fit": Case(lambda **a: fit_map().fit(**a), {"X": POINTS}),
+    "SNEEmbedding.fit": Case(lambda **a: fit_map().fit(**a), X=POINTS),
     "SNEEmbedding.optimize": Case(
-        lambda **a: quiet(copy.deepcopy(MAP).optimize)(**a),
-        {"n_iter": 3, "learning_rate": 0.1},
-        {"learning_rate": "None"},
+        lambda **a: quiet(copy.deepcopy(MAP).optimize)(**a), n_iter=3, learning_rate=0.1
     ),
-    "SNEEmbedding.transform": Case(MAP.transform, {"X": POINTS}),
-    "sharpe_ratio": Case(sk.sharpe_ratio, {"estimator": FITTED, "X": RETURNS}),
+    "SNEEmbedding.transform": Case(MAP.transform, X=POINTS),
+    "sharpe_ratio": Case(sk.sharpe_ratio, estimator=FITTED, X=RETURNS),
     "make_sharpe_scorer": Case(
-        sk.make_sharpe_scorer,
-        {},
-        {"periods_per_year": "fraction", "risk_free": "string,negative"},
+        sk.make_sharpe_scorer, allowed={"risk_free": "string,negative"}
     ),
     "walk_forward": Case(
         quiet(sk.walk_forward),
-        {
-            "portfolio": sk.CompositionalPortfolio(constraint="long_only"),
-            "returns": RETURNS,
-            "window": 6,
-            "first_window": 5,
-            "refit_every": 4,
-            "benchmark": np.full(12, 0.1),
-            "unit": "fractions",
-        },
-        {
-            "window": "None",
-            "first_window": "None",
-            "benchmark": "None",
-            "unit": "None",
-            "n_jobs": "negative",
-            "verbose": "bool",
-            "periods_per_year": "fraction",
-        },
+        portfolio=sk.CompositionalPortfolio(constraint="long_only"),
+        returns=RETURNS,
+        window=6,
+        first_window=5,
+        refit_every=4,
+        benchmark=np.full(12, 0.1),
+        unit="fractions",
     ),
     "compare_policies": Case(
-        sk.compare_policies,
-        COMPARING,
-        {
-            "episode": "None",
-            "time": "None",
-            "terminal": "None",
-            "next_state": "None",
-            "probability": "None",
-            "classifier": "all",
-        },
+        sk.compare_policies, allowed={"classifier": "all"}, **COMPARING
     ),
     "off_policy_value": Case(
         sk.off_policy_value,
-        {
-            "y": REWARDS,
-            "importance_ratio": np.ones(15),
-            "episode": EPISODES,
-            "gamma": 0.5,
-            "method": "dr",
-            "X": STATES,
-            "action": ACTIONS,
-            "target": TARGET,
-            "next_X": NEXT,
-            "terminal": ENDS,
-            "cv": 2,
-        },
-        {"importance_ratio": "None,bool", "next_X": "None", "target": "class"},
+        allowed={"importance_ratio": "None", "target": "class"},
+        y=REWARDS,
+        importance_ratio=np.ones(15),
+        episode=EPISODES,
+        gamma=0.5,
+        method="dr",
+        X=STATES,
+        action=ACTIONS,
+        target=TARGET,
+        next_X=NEXT,
+        terminal=ENDS,
+        cv=2,
     ),
     "estimated_ratios": Case(
         sk.estimated_ratios,
-        {
-            "X": STATES,
-            "action": ACTIONS,
-            "target": TARGET,
-            "classifier": LogisticRegression(),
-            "episode": EPISODES,
-            "cv": 2,
-        },
-        {"episode": "None"},
+        X=STATES,
+        action=ACTIONS,
+        target=TARGET,
+        classifier=LogisticRegression(),
+        episode=EPISODES,
+        cv=2,
     ),
 }
 SOLVERS = {
@@ -502,7 +435,7 @@ SOLVERS = {
             "init_batch_size": 4,
             "normalization": None,
         },
-        {"init_batch_size": "None", "normalization": "None", "momentum": "class"},
+        {"init_batch_size": "None", "momentum": "class"},
     ),
     "AutomaticSTORM": solver_case(sk.AutomaticSTORM),
     "SketchySTORM": solver_case(sk.SketchySTORM, {"rank": 2, "sketch_batch_size": 4}),
@@ -512,478 +445,424 @@ SOLVERS = {
     "SCVR": solver_case(sk.SCVR, EPOCHS),
     "SCGD": solver_case(sk.SCGD, {"beta": 0.5, "exponents": (-0.5, -0.5)}),
     "ASCPG": solver_case(sk.ASCPG, {"beta": 0.5, "exponents": (-0.5, -0.5)}),
-    "LBFGS": Case(run(sk.LBFGS), {"memory": 3, "max_iter": 2}, SOLVING),
-    "CorrectedSample": Case(
-        run_corrected, {"sample_size": 5, "solver": "lbfgs", "max_iter": 2}, SOLVING
-    ),
-    "get_solver": Case(solvers.get_solver, {"solver": "storm-c"}),
+    "LBFGS": Case(run(sk.LBFGS), memory=3, max_iter=2),
+    "CorrectedSample": Case(run_corrected, sample_size=5, solver="lbfgs", max_iter=2),
+    "get_solver": Case(solvers.get_solver, solver="storm-c"),
     "minimize": Case(
         sk.minimize,
-        {
-            "problem": portfolio_problem(),
-            "x0": np.zeros(3),
-            "random_state": 0,
-            "record_every": 10,
-            "max_iter": 2,
-        },
-        {
-            "x0": "None",
-            "record_every": "None",
-            "on_record": "class",
-            "verbose": "bool",
-            "max_iter": "None",
-        }
-        | ANY_SEED,
+        allowed={"on_record": "class", "max_iter": "None"},
+        problem=portfolio_problem(),
+        x0=np.zeros(3),
+        random_state=0,
+        record_every=10,
+        max_iter=2,
     ),
     "compare_solvers": Case(
         sk.compare_solvers,
-        {
-            "problem_or_estimator": sk.CompositionalPortfolio(),
-            "solvers": ["storm-c"],
-            "X": RETURNS,
-            "n_seeds": 1,
-            "max_ifo": 100,
-            "gaps": (0.1,),
-            "random_state": 0,
-        },
-        {"max_ifo": "None", "gaps": "empty", "optimum": ANY_NUMBER, "progress": "class"}
-        | ANY_SEED,
-        {"solvers": "solvers?"},
+        allowed={"gaps": "empty", "progress": "class"},
+        names={"solvers": "solvers?"},
+        problem_or_estimator=sk.CompositionalPortfolio(),
+        solvers=["storm-c"],
+        X=RETURNS,
+        n_seeds=1,
+        max_ifo=100,
+        gaps=(0.1,),
+        random_state=0,
     ),
-    "SolverComparison.plot": Case(COMPARED.plot, {"y": "objective"}),
-    "check_solver": Case(
-        checks.check_solver, {"solver": sk.SCGD(), "max_iter": 4}, ANY_SEED
-    ),
+    "SolverComparison.plot": Case(COMPARED.plot, y="objective"),
+    "check_solver": Case(checks.check_solver, solver=sk.SCGD(), max_iter=4),
     # theory
     "ProblemConstants": Case(
         theory.ProblemConstants,
-        vars(CONSTANTS),
-        dict.fromkeys(vars(CONSTANTS), "fraction"),
+        allowed={
+            "L_f": "fraction",
+            "L_g": "fraction",
+            "L_phi": "fraction",
+            "M_f": "fraction",
+            "M_g": "fraction",
+            "H_1": "fraction",
+            "H_2": "fraction",
+            "H_3": "fraction",
+            "Delta": "fraction",
+        },
+        **(vars(CONSTANTS)),
     ),
     "StormParameters": Case(
         theory.StormParameters,
-        vars(PARAMETERS),
-        dict.fromkeys(vars(PARAMETERS), "fraction"),
+        allowed={
+            "B_g": "fraction",
+            "B_dg": "fraction",
+            "B_f": "fraction",
+            "S_g": "fraction",
+            "S_dg": "fraction",
+            "S_f": "fraction",
+            "T": "fraction",
+        },
+        **(vars(PARAMETERS)),
     ),
-    "storm_parameters": Case(
-        theory.storm_parameters, {"constants": CONSTANTS, "epsilon": 0.1}
-    ),
+    "storm_parameters": Case(theory.storm_parameters, constants=CONSTANTS, epsilon=0.1),
     "equipartition": Case(
-        theory.equipartition,
-        {"constants": CONSTANTS, "epsilon": 0.1, "parameters": PARAMETERS},
+        theory.equipartition, constants=CONSTANTS, epsilon=0.1, parameters=PARAMETERS
     ),
     "theorem_condition": Case(
         theory.theorem_condition,
-        {"constants": CONSTANTS, "epsilon": 0.1, "parameters": PARAMETERS},
+        constants=CONSTANTS,
+        epsilon=0.1,
+        parameters=PARAMETERS,
     ),
     "estimate_constants": Case(
         theory.estimate_constants,
-        {
-            "problem": portfolio_problem(),
-            "x0": np.ones(3),
-            "radius": 1.0,
-            "n_samples": 5,
-            "random_state": 0,
-        },
-        ANY_SEED,
+        problem=portfolio_problem(),
+        x0=np.ones(3),
+        radius=1.0,
+        n_samples=5,
+        random_state=0,
     ),
 }
 PROBLEMS = {
     "PortfolioProblem": Case(
-        run_problem(problems.PortfolioProblem),
-        {"returns": RETURNS} | WEIGHTS,
-        {"risk_aversion": "inf", "sample_weight": "None"},
+        run_problem(problems.PortfolioProblem), returns=RETURNS, **WEIGHTS
     ),
     "EntropicPortfolioProblem": Case(
-        run_problem(problems.EntropicPortfolioProblem),
-        {"returns": RETURNS} | WEIGHTS,
-        {"risk_aversion": "inf", "sample_weight": "None"},
+        run_problem(problems.EntropicPortfolioProblem), returns=RETURNS, **WEIGHTS
     ),
     "BellmanProblem": Case(
         run_problem(problems.BellmanProblem),
-        {
-            "transition_matrix": P,
-            "rewards": np.ones(3),
-            "features": np.eye(3)[:, :2],
-            "gamma": 0.5,
-            "next_features": np.eye(3)[:, :2],
-            "sample_weight": np.ones(3),
-        },
-        {
-            "alpha": "bool",
-            "features": "None",
-            "next_features": "None",
-            "sample_weight": "None",
-            "metric": "None",
-        },
-        {"features": "next_features|features"},  # None is one for each state
+        allowed={"alpha": "bool", "preconditioner": "None"},
+        names={"features": "next_features|features"},
+        transition_matrix=P,
+        rewards=np.ones(3),
+        features=np.eye(3)[:, :2],
+        gamma=0.5,
+        next_features=np.eye(3)[:, :2],
+        sample_weight=np.ones(3),
     ),
     "ProjectedBellmanProblem": Case(
         run_problem(problems.ProjectedBellmanProblem),
-        {
-            "features": STATES,
-            "next_features": NEXT,
-            "rewards": REWARDS,
-            "gamma": 0.5,
-            "sample_weight": np.ones(15),
-        },
-        {"alpha": "bool", "sample_weight": "None", "metric": "None"},
-        {"rewards": "rewards|features"},  # of other lengths
+        allowed={"alpha": "bool", "preconditioner": "None"},
+        names={"rewards": "rewards|features"},
+        features=STATES,
+        next_features=NEXT,
+        rewards=REWARDS,
+        gamma=0.5,
+        sample_weight=np.ones(15),
     ),
-    "SNEProblem": Case(run_problem(problems.SNEProblem), {"affinities": AFFINITIES}),
+    "SNEProblem": Case(run_problem(problems.SNEProblem), affinities=AFFINITIES),
     "FiniteSumComposition": Case(
         run_problem(problems.FiniteSumComposition),
-        COMPOSITION,
-        {
-            "n_variables": "None",
-            "x0": "None",
-            "inner_floor": f"bool,{ANY_NUMBER}",
+        allowed={
             "inner_jacobian": "None,class",
-        }
-        | dict.fromkeys(("inner", "outer_gradient", "outer", "inner_vjp"), "class"),
+            "outer_gradient": "class",
+            "inner_vjp": "class",
+        },
+        **COMPOSITION,
     ),
     "DifferentiableComposition": Case(
         run_differentiable,
-        {
-            "inner": lambda x, row: row @ x,
-            "outer": lambda x, u, row: x @ x + u * row[0],
-            "inner_data": RETURNS,
-            "outer_data": RETURNS,
-            "x0": np.zeros(3),
-        },
-        {
-            "inner": "class",
-            "outer": "class",
-            "inner_data": "None,3-d",
-            "outer_data": "None,3-d",
+        allowed={
+            "inner_data": "3-d",
+            "outer_data": "3-d",
             "x0": "negative,fraction,bool,3-d,dict",
-            "inner_floor": f"bool,{ANY_NUMBER}",
         },
+        inner=lambda x, row: row @ x,
+        outer=lambda x, u, row: x @ x + u * row[0],
+        inner_data=RETURNS,
+        outer_data=RETURNS,
+        x0=np.zeros(3),
     ),
     "DifferentiableLogMeanExp": Case(
         run_robust,
-        {"exponent": lambda x, row: row @ x, "data": RETURNS, "x0": np.zeros(3)}
-        | WEIGHTS,
-        {
+        allowed={
             "exponent": "class",
             "data": "3-d",
             "x0": "negative,fraction,bool,3-d,dict",
-            "sample_weight": "None",
         },
+        exponent=lambda x, row: row @ x,
+        data=RETURNS,
+        x0=np.zeros(3),
+        **WEIGHTS,
     ),
     "StreamingProblem": Case(
         run_stream,
-        {"batches": [RETURNS], "problem": problems.PortfolioProblem, "window": 4},
-        {"batches": "3-d", "problem": "class", "weighted": "bool"},
+        allowed={"batches": "3-d", "problem": "class"},
+        batches=[RETURNS],
+        problem=problems.PortfolioProblem,
+        window=4,
     ),
     "Advice": Case(
         problems.Advice,
-        {},
-        {"batch_size": "None", "normalization": "all", "instead": "all"}
-        | dict.fromkeys(("learning_rate", "precision"), "fraction,class")
-        | dict.fromkeys(("smoothness", "unbounded_below"), "class"),
+        allowed={
+            "normalization": "all",
+            "instead": "all",
+            "learning_rate": "fraction",
+            "precision": "fraction,class",
+            "smoothness": "class",
+            "unbounded_below": "class",
+        },
     ),
     "check_problem": Case(
-        problems.check_problem,
-        {"problem": portfolio_problem(), "x": np.ones(3), "n_draws": 30},
-        {"x": "None"} | ANY_SEED,
+        problems.check_problem, problem=portfolio_problem(), x=np.ones(3), n_draws=30
     ),
-    # penalties, metrics, schedules
-    "L1": Case(penalties.L1, {"alpha": 0.1}, {"alpha": "dict"}),
+    # penalties, preconditioners, schedules
+    "L1": Case(penalties.L1, allowed={"alpha": "dict"}, alpha=0.1),
     "Box": Case(
         penalties.Box,
-        {"low": 0.0, "high": 1.0},
-        {
+        allowed={
             "low": "negative,empty,bool",
             "high": "inf,empty,bool",
-            "budget": ANY_NUMBER,
             "alpha": "dict",
         },
+        low=0.0,
+        high=1.0,
     ),
-    "Simplex": Case(penalties.Simplex, {}),
+    "Simplex": Case(penalties.Simplex),
     "check_penalty": Case(
         penalties.check_penalty,
-        {"penalty": penalties.Simplex(), "n_variables": 3},
-        {"penalty": "None", "name": "all"},
+        allowed={"penalty": "None", "name": "all"},
+        penalty=penalties.Simplex(),
+        n_variables=3,
     ),
     "Diagonal": Case(
-        lambda values: metrics.as_metric(metrics.Diagonal(values), 3),
-        {"values": np.ones(3)},
+        lambda values: preconditioners.as_preconditioner(
+            preconditioners.Diagonal(values), 3
+        ),
+        values=np.ones(3),
     ),
     "Matrix": Case(
-        lambda values: metrics.as_metric(metrics.Matrix(values), 3),
-        {"values": np.eye(3)},
+        lambda values: preconditioners.as_preconditioner(
+            preconditioners.Matrix(values), 3
+        ),
+        values=np.eye(3),
     ),
     "LowRank": Case(
-        lambda **arguments: metrics.as_metric(metrics.LowRank(**arguments), 3),
-        {"scale": np.ones(3), "W": np.full((3, 1), 0.1)},
+        lambda **arguments: preconditioners.as_preconditioner(
+            preconditioners.LowRank(**arguments), 3
+        ),
+        scale=np.ones(3),
+        W=np.full((3, 1), 0.1),
     ),
-    "as_metric": Case(
-        metrics.as_metric, {"metric": np.ones(3), "n_variables": 3}, {"metric": "None"}
+    "as_preconditioner": Case(
+        preconditioners.as_preconditioner,
+        allowed={"preconditioner": "None"},
+        preconditioner=np.ones(3),
+        n_variables=3,
     ),
-    "Geometric": Case(
-        schedules.Geometric,
-        {"start": 1.0, "end": 0.1, "horizon": 10},
-        {"horizon": "fraction"},
-    ),
+    "Geometric": Case(schedules.Geometric, start=1.0, end=0.1, horizon=10),
     "Slowed": Case(
         schedules.Slowed,
-        {"schedule": schedules.power(-0.5), "times": 2.0},
-        {"schedule": "class"},
+        allowed={"schedule": "class"},
+        schedule=schedules.power(-0.5),
+        times=2.0,
     ),
-    "constant": Case(schedules.constant, {"value": 1.0}, {"value": "negative"}),
-    "inverse": Case(schedules.inverse, {"scale": 1.0}, RISING),
-    "power": Case(schedules.power, {"exponent": -0.5}, RISING),
+    "constant": Case(schedules.constant, allowed={"value": "negative"}, value=1.0),
+    "inverse": Case(schedules.inverse, allowed={"scale": "negative"}, scale=1.0),
+    "power": Case(
+        schedules.power,
+        allowed={"scale": "negative", "exponent": "negative"},
+        exponent=-0.5,
+    ),
     "decay_to": Case(
         schedules.decay_to,
-        {"end": 0.1, "start": 1.0, "horizon": 10, "hold": 0.5},
-        RISING,
+        allowed={"start": "negative", "end": "negative"},
+        end=0.1,
+        start=1.0,
+        horizon=10,
+        hold=0.5,
     ),
 }
-NEIGHBOURS = {"metric": "class", "metric_params": "dict", "n_jobs": "negative,bool"}
 DATA = {
-    "affinities": Case(affinities.affinities, {"search": SEARCH, "perplexity": 4.0}),
+    "affinities": Case(affinities.affinities, search=SEARCH, perplexity=4.0),
     "check_affinities": Case(
-        affinities.check_affinities, {"P": AFFINITIES}, {}, {"P": "affinities"}
+        affinities.check_affinities, names={"P": "affinities"}, P=AFFINITIES
     ),
     "conditional_probabilities": Case(
-        affinities.conditional_probabilities,
-        {"distances": np.abs(POINTS), "perplexity": 2.0},
+        affinities.conditional_probabilities, distances=np.abs(POINTS), perplexity=2.0
     ),
-    "nearest_neighbors": Case(
-        affinities.nearest_neighbors, {"X": POINTS, "n_neighbors": 4}, NEIGHBOURS
-    ),
+    "nearest_neighbors": Case(affinities.nearest_neighbors, X=POINTS, n_neighbors=4),
     "perplexity_affinities": Case(
-        affinities.perplexity_affinities,
-        {"X": POINTS, "perplexity": 4.0, "n_neighbors": 10},
-        {"n_neighbors": "None"} | NEIGHBOURS,
+        affinities.perplexity_affinities, X=POINTS, perplexity=4.0, n_neighbors=10
     ),
-    "perplexity_search": Case(
-        affinities.perplexity_search, {"X": POINTS, "perplexity": 4.0}, NEIGHBOURS
-    ),
+    "perplexity_search": Case(affinities.perplexity_search, X=POINTS, perplexity=4.0),
     "MarkovRewardProcess": Case(
         datasets.MarkovRewardProcess,
-        {
-            "transition_matrix": P,
-            "rewards": np.ones(3),
-            "features": np.eye(3),
-            "gamma": 0.5,
-        },
-        {"features": "None"},
+        transition_matrix=P,
+        rewards=np.ones(3),
+        features=np.eye(3),
+        gamma=0.5,
     ),
     "MarkovRewardProcess.transitions": Case(
-        MODEL.transitions, {"n_transitions": 4, "random_state": 0}, ANY_SEED
+        MODEL.transitions, n_transitions=4, random_state=0
     ),
     "MarkovRewardProcess.from_gymnasium": Case(
-        datasets.MarkovRewardProcess.from_gymnasium,
-        {"env": "FrozenLake-v1", "gamma": 0.9},
+        datasets.MarkovRewardProcess.from_gymnasium, env="FrozenLake-v1", gamma=0.9
     ),
     "collect_transitions": Case(
         datasets.collect_transitions,
-        {
-            "env": "FrozenLake-v1",
-            "n_transitions": 5,
-            "seed": 0,
-            "target": np.full((16, 4), 0.25),
-        },
-        {"seed": "None", "target": "None"},
+        env="FrozenLake-v1",
+        n_transitions=5,
+        seed=0,
+        target=np.full((16, 4), 0.25),
     ),
     "transitions_from_episodes": Case(
         datasets.transitions_from_episodes,
-        {
-            "episodes": [
-                {
-                    "observations": STATES,
-                    "actions": np.arange(14) % 2,
-                    "rewards": REWARDS[:14],
-                }
-            ]
-        },
+        episodes=[
+            {
+                "observations": STATES,
+                "actions": np.arange(14) % 2,
+                "rewards": REWARDS[:14],
+            }
+        ],
     ),
     "transitions_from_arrays": Case(
         datasets.transitions_from_arrays,
-        {
-            "observations": STATES,
-            "actions": ACTIONS,
-            "rewards": REWARDS,
-            "terminals": ENDS,
-            "timeouts": np.zeros(15),
-            "next_observations": NEXT,
-        },
-        {"timeouts": "None", "next_observations": "None"},
+        observations=STATES,
+        actions=ACTIONS,
+        rewards=REWARDS,
+        terminals=ENDS,
+        timeouts=np.zeros(15),
+        next_observations=NEXT,
     ),
     "returns_from_prices": Case(
-        datasets.returns_from_prices, {"prices": 1.0 + np.abs(RETURNS)}
+        datasets.returns_from_prices, prices=1.0 + np.abs(RETURNS)
     ),
     "whole_shares": Case(
-        sk.whole_shares,
-        {"weights": [0.5, 0.5], "prices": [3.0, 7.0], "capital": 100.0},
+        sk.whole_shares, weights=[0.5, 0.5], prices=[3.0, 7.0], capital=100.0
     ),
     "returns_from_moments": Case(
-        datasets.returns_from_moments,
-        {"mean": [0.1, 0.2, 0.1], "covariance": np.eye(3)},
+        datasets.returns_from_moments, mean=[0.1, 0.2, 0.1], covariance=np.eye(3)
     ),
     "fetch_french_portfolios": Case(
         offline,
-        {"download_if_missing": False},
-        {"data_home": "string"},
+        allowed={"data_home": "string"},
         fails=(OSError,),
+        download_if_missing=False,
     ),
     "make_augmented_digits": Case(
-        datasets.make_augmented_digits, {"n_samples": 10, "random_state": 0}, ANY_SEED
+        datasets.make_augmented_digits, n_samples=10, random_state=0
     ),
     "make_bellman_problem": Case(
         datasets.make_bellman_problem,
-        {"n_states": 4, "n_features": 2, "gamma": 0.5, "random_state": 0},
-        {"n_features": "None"} | ANY_SEED,
+        allowed={"n_features": "None"},
+        n_states=4,
+        n_features=2,
+        gamma=0.5,
+        random_state=0,
     ),
     "make_gaussian_returns": Case(
         datasets.make_gaussian_returns,
-        {"n_periods": 4, "n_assets": 2, "mean": 1.0, "random_state": 0},
-        {"mean": "negative,bool"} | ANY_SEED,
+        allowed={"mean": "negative,bool"},
+        n_periods=4,
+        n_assets=2,
+        mean=1.0,
+        random_state=0,
     ),
     # callbacks
-    "Checkpoint": Case(callbacks.Checkpoint, {"path": "run.npz"}, {"path": "string"}),
-    "EarlyStopping": Case(callbacks.EarlyStopping, {}, {"monitor": "class"}),
-    "TimeLimit": Case(callbacks.TimeLimit, {"seconds": 1.0}),
+    "Checkpoint": Case(
+        callbacks.Checkpoint, allowed={"path": "string"}, path="run.npz"
+    ),
+    "EarlyStopping": Case(callbacks.EarlyStopping, allowed={"monitor": "class"}),
+    "TimeLimit": Case(callbacks.TimeLimit, seconds=1.0),
     # displays
-    "ConvergenceDisplay": display_case(
+    "ConvergenceDisplay": Case(
         plotted(plotting.ConvergenceDisplay),
-        {
-            "curves": {"a": [([1, 2], [2.0, 1.0])]},
-            "x_label": "IFO",
-            "y_label": "objective",
-            "y_scale": "log",
-        },
+        curves={"a": [([1, 2], [2.0, 1.0])]},
+        x_label="IFO",
+        y_label="objective",
+        y_scale="log",
     ),
-    "ConvergenceDisplay.from_results": display_case(
-        plotting.ConvergenceDisplay.from_results,
-        {"results": {"a": RESULT}, "pass_ifo": 36},
+    "ConvergenceDisplay.from_results": Case(
+        plotting.ConvergenceDisplay.from_results, results={"a": RESULT}, pass_ifo=36
     ),
-    "ConvergenceDisplay.from_estimator": display_case(
-        plotting.ConvergenceDisplay.from_estimator,
-        {"estimator": FITTED, "pass_ifo": 36},
+    "ConvergenceDisplay.from_estimator": Case(
+        plotting.ConvergenceDisplay.from_estimator, estimator=FITTED, pass_ifo=36
     ),
     "EmbeddingDisplay": Case(
         plotted(plotting.EmbeddingDisplay),
-        {
-            "embedding": POINTS[:, :2],
-            "y": np.arange(20) % 2,
-            "y_label": "class",
-            "palette": ["red", "blue"],
-            "order": ["0", "1"],
-            "new": POINTS[:5, :2],
-            "y_new": np.arange(5) % 2,
-        },
-        {
-            "y": "None",
-            "palette": "None",
-            "order": "None",
-            "new": "None",
-            "y_new": "None",
-        }
-        | TEXT,
+        embedding=POINTS[:, :2],
+        y=np.arange(20) % 2,
+        y_label="class",
+        palette=["red", "blue"],
+        order=["0", "1"],
+        new=POINTS[:5, :2],
+        y_new=np.arange(5) % 2,
     ),
     "EmbeddingDisplay.from_estimator": Case(
         plotting.EmbeddingDisplay.from_estimator,
-        {"estimator": MAP, "y": np.arange(20) % 2, "y_label": "class", "legend": True},
-        {"y": "None"} | TEXT,
+        estimator=MAP,
+        y=np.arange(20) % 2,
+        y_label="class",
+        legend=True,
     ),
     "WalkForwardDisplay": Case(
         plotted(plotting.WalkForwardDisplay),
-        {
-            "returns": {"a": RETURNS[:, 0] / 10},
-            "weights": {"a": RETURNS},
-            "dates": np.arange(12),
-            "asset_names": ["x", "y", "z"],
-        },
-        {
-            "weights": "None",
-            "dates": "None",
-            "asset_names": "None,dates",
-            "periods_per_year": "fraction",
-        },
+        allowed={"asset_names": "dates"},
+        returns={"a": RETURNS[:, 0] / 10},
+        weights={"a": RETURNS},
+        dates=np.arange(12),
+        asset_names=["x", "y", "z"],
     ),
     "WalkForwardDisplay.from_results": Case(
-        plotting.WalkForwardDisplay.from_results,
-        {"results": WALKED},
-        {"periods_per_year": "fraction"},
+        plotting.WalkForwardDisplay.from_results, results=WALKED
     ),
     "TearsheetDisplay": Case(
         plotted(plotting.TearsheetDisplay),
-        {
-            "returns": {"a": RETURNS[:, 0] / 100},
-            "dates": np.arange(12),
-            "turnover": [0.5, 0.1],
-            "costs": [0.01, 0.0],
-            "trade_dates": [0, 6],
-            "statistics": {"a": {"beta": 1.0}},
-            "periods_per_year": 252,
-        },
-        {
-            **dict.fromkeys(("dates", "costs", "trade_dates", "statistics"), "None"),
-            "turnover": "None,empty",
-            "periods_per_year": "fraction",
-        },
+        allowed={"turnover": "empty"},
+        returns={"a": RETURNS[:, 0] / 100},
+        dates=np.arange(12),
+        turnover=[0.5, 0.1],
+        costs=[0.01, 0.0],
+        trade_dates=[0, 6],
+        statistics={"a": {"beta": 1.0}},
+        periods_per_year=252,
     ),
     "TearsheetDisplay.from_result": Case(
-        plotting.TearsheetDisplay.from_result, {"result": WALKED}
+        plotting.TearsheetDisplay.from_result, result=WALKED
     ),
     "PolicyValueDisplay": Case(
         plotted(plotting.PolicyValueDisplay),
-        {"values": {"a": [1, 0, 2]}, "differences": {"a": [0, 0, 0]}},
-        {"baseline": "string", "confidence": "all", "warned": "all"},
+        allowed={"baseline": "string", "confidence": "all", "warned": "all"},
+        values={"a": [1, 0, 2]},
+        differences={"a": [0, 0, 0]},
     ),
     "PolicyValueDisplay.from_comparison": Case(
-        plotting.PolicyValueDisplay.from_comparison,
-        {"comparison": COMPARED_POLICIES},
+        plotting.PolicyValueDisplay.from_comparison, comparison=COMPARED_POLICIES
     ),
     "FrontierDisplay": Case(
         plotted(plotting.FrontierDisplay),
-        {
-            "risk": [1.0, 2.0],
-            "mean": [0.1, 0.2],
-            "asset_risk": [1.0, 3.0],
-            "asset_mean": [0.1, 0.3],
-            "asset_names": ["a", "b"],
-            "max_risk": 1.5,
-        },
-        {
-            "asset_names": "None",
-            "asset_risk": "None",
-            "max_risk": "None,negative,fraction",
-        }
-        | TEXT,
+        allowed={"max_risk": "negative", "name": "string"},
+        risk=[1.0, 2.0],
+        mean=[0.1, 0.2],
+        asset_risk=[1.0, 3.0],
+        asset_mean=[0.1, 0.3],
+        asset_names=["a", "b"],
+        max_risk=1.5,
     ),
     "FrontierDisplay.from_estimator": Case(
         plotting.FrontierDisplay.from_estimator,
-        {
-            "estimator": sk.CompositionalPortfolio(max_iter=2, constraint="long_only"),
-            "X": RETURNS,
-            "risk_aversions": [1.0, 10.0],
-        },
-        {"risk_aversions": "None", "periods_per_year": "fraction"} | TEXT,
+        allowed={"name": "string"},
+        estimator=sk.CompositionalPortfolio(max_iter=2, constraint="long_only"),
+        X=RETURNS,
+        risk_aversions=[1.0, 10.0],
     ),
     "plot_curves": Case(
         plotting.plot_curves,
-        {"panels": {"row": {"scgd": [([0, 1], [2.0, 1.0])]}}, "labels": ["objective"]},
+        panels={"row": {"scgd": [([0, 1], [2.0, 1.0])]}},
+        labels=["objective"],
     ),
     "align_embedding": Case(
         plotting.align_embedding,
-        {"embedding": POINTS, "reference": POINTS[::-1]},
-        {"rows": "None"},
         names={"rows": "rows|reference"},
+        embedding=POINTS,
+        reference=POINTS[::-1],
     ),
     "TableScaler": Case(
-        lambda **a: preprocessing.TableScaler(**a).fit(POINTS), {"max_categories": 40}
+        lambda **a: preprocessing.TableScaler(**a).fit(POINTS), max_categories=40
     ),
-    "TableScaler.fit": Case(
-        lambda **a: preprocessing.TableScaler().fit(**a), {"X": POINTS}
-    ),
+    "TableScaler.fit": Case(lambda **a: preprocessing.TableScaler().fit(**a), X=POINTS),
     "plot_embeddings": Case(
         plotting.plot_embeddings,
-        {"panels": {"map": POINTS[:, :2]}, "labels": np.arange(20) % 2},
-        {"labels": "None"},
+        panels={"map": POINTS[:, :2]},
+        labels=np.arange(20) % 2,
     ),
 }
 CASES = ESTIMATORS | SOLVERS | PROBLEMS | DATA

@@ -14,7 +14,7 @@ NAMES = [
     "checks",
     "compare",
     "datasets",
-    "metrics",
+    "preconditioners",
     "penalties",
     "plotting",
     "problems",

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from argument_table import CASES, MODULES, WITHOUT_CASE
+from argument_table import ALLOWED, CASES, MODULES, WITHOUT_CASE
 from helpers import slow_but
 from scipy.sparse import csr_array
 
@@ -45,6 +45,8 @@ INVALID = {
     "class": int,
 }
 SLOW = (
+    "DifferentiableComposition",
+    "DifferentiableLogMeanExp",
     "EmbeddingDisplay.from_estimator",
     "FrontierDisplay.from_estimator",
     "SNEEmbedding.fit",
@@ -88,12 +90,14 @@ def test_errors_name_the_argument(name, tmp_path, monkeypatch):
     case, mistakes = CASES[name], []
     with contextlib.suppress(*case.fails):
         case.call(**case.given)
+    parameters = inspect.signature(public(name.partition(",")[0])).parameters
     for argument, value in valid_arguments(name, case).items():
-        allowed = case.allowed.get(argument, "").split(",")
-        allowed += ["fraction"] * isinstance(value, float) + ["bool"] * isinstance(
-            value, bool
-        )
-        allowed += ["None"] * (value is None)
+        allowed = [*case.allowed.get(argument, "").split(",")]
+        allowed += ALLOWED.get(argument, "").split(",")
+        allowed += ["fraction"] * isinstance(value, float)
+        allowed += ["bool"] * isinstance(value, bool)
+        default = getattr(parameters.get(argument), "default", "")
+        allowed += ["None"] * (value is None or default is None)
         if "all" in allowed or (
             argument == "y" and value is None
         ):  # an argument that scikit-learn's interface has
@@ -431,12 +435,12 @@ def test_problems_that_a_solver_cannot_take():
         refused(lambda s=solver, p=short: minimize(p, s), "low", "(5,)", "(2,)")
         unreachable = PortfolioProblem(RETURNS, penalty=Box(0, 0.1, budget=1))
         refused(lambda s=solver, p=unreachable: minimize(p, s), "budget")
-        if solver != "storm-c-paper":  # which ignores a metric
-            dense = PortfolioProblem(RETURNS, penalty=L1(0.1), metric=np.eye(5))
+        if solver != "storm-c-paper":  # which ignores a preconditioner
+            dense = PortfolioProblem(RETURNS, penalty=L1(0.1), preconditioner=np.eye(5))
             refused(
                 lambda s=solver, p=dense: minimize(p, s),
                 "penalty",
-                "metric",
+                "preconditioner",
                 "diagonal",
             )
     refused(lambda: minimize(RETURNS), "problem", "ndarray", "PortfolioProblem")

@@ -23,7 +23,7 @@ MODULES = [
     "compare",
     "datasets",
     "engine",
-    "metrics",
+    "preconditioners",
     "penalties",
     "plotting",
 ]

@@ -53,6 +53,8 @@ def risk(y, measure, confidence=0.95, order=2, p=None):
         ) ** (1 / order)
     if measure == "cvar":
         return worst(-y, p, 1 - confidence)
+    if measure == "gini":
+        return p @ np.abs(y[:, None] - y) @ p
     if measure == "cdar":
         depth = [0.0]
         for one in y:

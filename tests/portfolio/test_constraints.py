@@ -1,30 +1,22 @@
 """Trading constraints: texts, groups, matrices, a benchmark, limits on turnover, costs,
-and errors before any work."""
+and limits that leave one portfolio."""
 
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import slow_but
+from definitions import make_returns
 from scipy import sparse
 
-from sk_stormc import CompositionalPortfolio, STORMCompositional
+from sk_stormc import CompositionalPortfolio
 
 INF = np.inf
-MEASURES = ("variance", "semivariance", "entropic", "cvar", "evar")
 NAMES = ["oil", "gas", "US bonds", "gold", "tech", "cash"]
 SECTOR = ["energy", "energy", "rates", "metal", "shares", "rates"]
 HELD = np.array([0.3, 0.1, 0.2, 0.1, 0.2, 0.1])
 
 
-def returns(n=120, d=6, seed=0):
-    rng = np.random.default_rng(seed)
-    return 0.01 * rng.normal(size=(n, d)) @ (
-        np.eye(d) + 0.3 * rng.normal(size=(d, d))
-    ) + 0.001 * rng.normal(size=d)
-
-
 def frame(n=120, seed=0):
-    return pd.DataFrame(returns(n, seed=seed), columns=NAMES)
+    return pd.DataFrame(make_returns(n, seed=seed), columns=NAMES)
 
 
 def fit(X, **params):
@@ -57,14 +49,9 @@ def test_texts(constraint, row, lower, upper):
 
 
 def test_a_chain_of_comparisons_is_two_constraints():
-    chain = fit(
-        frame(), linear_constraints="0.1 <= metal + shares <= 0.2", groups=SECTOR
-    )
-    pair = fit(
-        frame(),
-        linear_constraints=["metal + shares >= 0.1", "metal + shares <= 0.2"],
-        groups=SECTOR,
-    )
+    chain = fit(frame(), linear_constraints="0.1 <= gold + tech <= 0.2")
+    texts = ["gold + tech >= 0.1", "gold + tech <= 0.2"]
+    pair = fit(frame(), linear_constraints=texts)
     np.testing.assert_allclose(chain.weights_, pair.weights_, atol=1e-9)
     assert 0.1 - 1e-9 <= chain.weights_[[3, 4]].sum() <= 0.2 + 1e-9
 
@@ -82,21 +69,14 @@ GROUPS = {
 }
 
 
-@pytest.mark.parametrize("kind", GROUPS)
-def test_groups_come_in_many_forms(kind):
-    portfolio = fit(
-        frame(),
-        linear_constraints=["energy <= 0.2", "rates >= .5"],
-        groups=GROUPS[kind],
-    )
-    by_asset = fit(
-        frame(), linear_constraints=["oil + gas <= 0.2", "US bonds + cash >= .5"]
-    )
-    np.testing.assert_array_equal(portfolio.weights_, by_asset.weights_)
-    assert (
-        portfolio.weights_[:2].sum() <= 0.2 + 1e-9
-        and portfolio.weights_[[2, 5]].sum() >= 0.5 - 1e-9
-    )
+def test_groups_come_in_many_forms():
+    by_asset = ["oil + gas <= 0.2", "US bonds + cash >= .5"]
+    expected = fit(frame(), linear_constraints=by_asset).weights_
+    assert expected[:2].sum() <= 0.2 + 1e-9 and expected[[2, 5]].sum() >= 0.5 - 1e-9
+    limits = ["energy <= 0.2", "rates >= .5"]
+    for groups in GROUPS.values():
+        found = fit(frame(), linear_constraints=limits, groups=groups)
+        np.testing.assert_array_equal(found.weights_, expected)
 
 
 def test_matrices_come_in_many_forms():
@@ -118,17 +98,14 @@ def test_matrices_come_in_many_forms():
     )
 
 
-# a benchmark
-
-
 # limits on turnover, and sets without an interior
 
 
-@pytest.mark.parametrize("measure", slow_but(MEASURES, "semivariance", "cvar"))
+@pytest.mark.parametrize("measure", ["semivariance", "cvar"])
 def test_limits_without_an_interior(measure):
     """A cap that only one portfolio of a sector meets, a weight that is forced, and no
     trades at all."""
-    R = returns(seed=4)
+    R = make_returns(120, seed=4)
     params = {
         "constraint": (0.0, 0.25),
         "budget": 1.0,
@@ -153,13 +130,13 @@ def test_limits_without_an_interior(measure):
 
 
 def test_what_is_not_traded_stays_exactly_as_it_was():
-    narrow = fit(returns(seed=5), previous_weights=HELD, max_turnover=0.1)
+    narrow = fit(make_returns(120, seed=5), previous_weights=HELD, max_turnover=0.1)
     assert np.abs(narrow.weights_ - HELD).sum() == pytest.approx(0.1, abs=1e-8)
     assert (narrow.weights_ == HELD).any()
 
 
 def test_linear_constraints_may_set_the_size():
-    R = returns(seed=6)
+    R = make_returns(120, seed=6)
     by_row = fit(
         R,
         constraint=(0.0, INF),
@@ -169,13 +146,6 @@ def test_linear_constraints_may_set_the_size():
     np.testing.assert_allclose(
         by_row.weights_, fit(R, risk_measure="cvar").weights_, atol=1e-6
     )
-    with pytest.raises(ValueError, match="sets the size"):
-        fit(
-            R,
-            constraint=None,
-            linear_constraints=(np.ones(6), 0.0, 1.0),
-            risk_measure="cvar",
-        )
 
 
 # costs of trades
@@ -195,144 +165,3 @@ def test_costs_that_forbid_trades_and_costs_of_nothing():
     again = fit(X, previous_weights=fit(X).named_weights(), transaction_cost=0.01)
     # the best portfolio is kept
     np.testing.assert_allclose(again.weights_, fit(X).weights_, atol=1e-7)
-
-
-# invalid arguments
-
-TEXTS = [
-    ("enrgy <= 1", "'enrgy'"),
-    ("energy < 1", "'< 1'"),
-    ("energy", "no comparison"),
-    ("1 <= 2", "without a name"),
-    ("energy <=", "nothing beside"),
-    ("oil * gas <= 1", "'gas'"),
-    ("oil <= +", "the end"),
-    ("", "no comparison"),
-    ("oil 'gas' <= 1", "'gas'"),
-]
-
-
-@pytest.mark.parametrize(
-    ("params", "words"),
-    [
-        *[
-            ({"linear_constraints": [text]}, f"linear_constraints.*{words}")
-            for text, words in TEXTS
-        ],
-        (
-            {"linear_constraints": ["energy >= 0.8", "rates >= 0.4", "metal <= 1"]},
-            "'energy >= 0.8' and 'rates >= 0.4'.*missed by 0.2",
-        ),
-        ({"linear_constraints": "rates <= -0.1"}, "'rates <= -0.1'.*missed by 0.1"),
-        (
-            {"linear_constraints": "tech == 1", "max_turnover": 0.5},
-            "'tech == 1' and 'max_turnover=0.5'",
-        ),
-        (
-            {"linear_constraints": (np.ones((1, 6)), 2, 3)},
-            "'row 0 of linear_constraints'",
-        ),
-        ({"linear_constraints": (np.eye(6), 0.2, 0.1)}, "lower.*0.2.*0.1"),
-        (
-            {"linear_constraints": (np.eye(5), 0.2, 0.3)},
-            r"shape \(n_constraints, "
-            r"6\).*\(5, 5\)",
-        ),
-        ({"linear_constraints": ["oil <= 1"], "groups": ["oil"] * 6}, "groups.*'oil'"),
-        ({"groups": {"coal": "energy"}}, "groups.*'coal'"),
-        ({"groups": [SECTOR, SECTOR]}, "groups.*'energy' in two"),
-        ({"benchmark": "index"}, "benchmark.*'index'"),
-        (
-            {"min_return": 0.1},
-            r"min_return needs risk_aversion=numpy.inf, .*got .*=1.0",
-        ),
-        (
-            {"solver": "storm-c", "min_return": 0.001, "risk_aversion": INF},
-            "solver='storm-c' cannot be used with min_return",
-        ),
-        (
-            {"min_return": 0.001, "risk_aversion": INF, "max_risk": 0.01},
-            "min_return must be None with max_risk=0.01, got 0.001",
-        ),
-        (
-            {"min_return": 0.001, "risk_aversion": INF, "objective": "ratio"},
-            "min_return must be None with objective='ratio', got 0.001",
-        ),
-        ({"objective": "gain"}, "objective must be one of"),
-        (
-            {"objective": "ratio", "transaction_cost": 0.1, "previous_weights": None},
-            "less its costs, is positive",
-        ),
-        ({"objective": "ratio", "constraint": None}, "sets the size"),
-        ({"benchmark": np.ones(7)}, r"benchmark.*\(120,\).*\(6,\).*\(7,\)"),
-        ({"solver": "lbfgs", "max_turnover": 1.0}, "lbfgs.*max_turnover.*newton"),
-        (
-            {"solver": STORMCompositional(learning_rate=0.1), "benchmark": HELD},
-            "benchmark.*newton",
-        ),
-        ({"solver": "lbfgs", "transaction_cost": 0.1}, "cost of trades"),
-        *[
-            ({name: wrong}, f"{name} must be numbers, got .*True")
-            for name, wrong in (
-                ("transaction_cost", True),
-                ("transaction_cost", [True] + [0.1] * 5),
-                ("previous_weights", np.ones(6, bool)),
-                ("expected_returns", np.ones(6, bool)),
-                ("min_held", True),
-            )
-        ],
-        (
-            {"transaction_cost": [0.1, 0.2]},
-            r"transaction_cost must be one number or "
-            r"of shape \(6,\), got \(2,\)",
-        ),
-        (
-            {"previous_weights": [0.5, 0.5]},
-            r"previous_weights must be of shape "
-            r"\(6,\), got \(2,\)",
-        ),
-        (
-            {"previous_weights": [np.nan] * 6},
-            "previous_weights must be finite, one for each asset",
-        ),
-        ({"order": 1.5}, "order must be 1 or from 2 to 10, got 1.5"),
-        *[({"confidence": wrong}, "confidence must be") for wrong in (0, 1)],
-        *[
-            (
-                {"risk_aversion": INF, **no_size},
-                "risk_aversion=inf needs a constraint "
-                "or a budget .* the empty portfolio",
-            )
-            for no_size in (
-                {"constraint": None},
-                {"constraint": (0, INF)},
-                {"constraint": (-0.5, 0.5)},
-            )
-        ],
-        *[
-            (
-                {"risk_measure": measure, "constraint": None, **no_size},
-                f"{measure}' needs a constraint or a budget",
-            )
-            for measure, no_size in (
-                ("cvar", {}),
-                ("evar", {"l1": 0.1}),
-                ("cdar", {"budget": 0.0}),
-                ("downside", {}),
-            )
-        ],
-    ],
-)
-def test_invalid_arguments(params, words):
-    portfolio = CompositionalPortfolio(
-        **{
-            "constraint": "long_only",
-            "groups": SECTOR,
-            "previous_weights": HELD,
-            "random_state": 0,
-        }
-        | params
-    )
-    with pytest.raises(ValueError, match=words):
-        portfolio.fit(frame())
-    assert not hasattr(portfolio, "weights_")

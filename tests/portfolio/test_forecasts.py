@@ -9,7 +9,7 @@ import pytest
 from definitions import INF, make_returns, utility
 from sklearn.base import clone
 
-from sk_stormc import CompositionalPortfolio, walk_forward
+from sk_stormc import CompositionalPortfolio
 from sk_stormc.datasets import returns_from_moments
 from sk_stormc.plotting import FrontierDisplay
 
@@ -19,13 +19,6 @@ SHIFTED = R - R.mean(axis=0) + EXPECTED
 ASSETS = list("ABCDE")
 DAYS = pd.bdate_range("2020-01-01", periods=60)
 TABLE = pd.DataFrame(R, columns=ASSETS, index=DAYS)
-LONG_SHORT = {"constraint": (-0.5, 0.8), "budget": 1.0}
-LEAST_RISK = {"risk_aversion": INF, "constraint": "long_only"}
-
-
-def aversion_of(measure):
-    """A risk aversion at which mean return and risk are both relevant."""
-    return 5.0 if measure in ("variance", "semivariance", "entropic") else 0.3
 
 
 def fit(X=R, **params):
@@ -37,49 +30,14 @@ def fit(X=R, **params):
 # expected_returns
 
 
-@pytest.mark.parametrize(
-    "given",
-    [dict, lambda s: s[::-1], lambda s: s.to_frame().T],
-    ids=["dict", "Series", "frame"],
-)
-def test_forecasts_are_aligned_by_their_labels(given):
-    forecasts = given(pd.Series(EXPECTED, index=ASSETS))
-    expected = fit(TABLE, expected_returns=EXPECTED)
-    np.testing.assert_array_equal(
-        fit(TABLE, expected_returns=forecasts).weights_, expected.weights_
-    )
-    copy = clone(pickle.loads(pickle.dumps(fit(TABLE, expected_returns=forecasts))))
-    np.testing.assert_array_equal(copy.fit(TABLE).weights_, expected.weights_)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (
-            [0.1, 0.2],
-            r"expected_returns must have one number for each of the 5 assets, .* "
-            r"shape \(2,\)",
-        ),
-        (0.1, r"expected_returns must have one number for each of the 5 assets"),
-        (
-            [0.1, 0.2, 0.3, np.nan, 0.1],
-            "expected_returns must be finite, got nan for column 'D' of X",
-        ),
-        (
-            {"A": 0.1, "B": 0.2},
-            "expected_returns must have the columns of X .* has nothing for 'C', 'D', "
-            "'E'",
-        ),
-        (["a"] * 5, "expected_returns"),
-    ],
-)
-def test_forecasts_that_do_not_fit_the_assets(given, message):
-    for run in ("fit", "partial_fit"):
-        with pytest.raises(ValueError, match=message):
-            getattr(
-                CompositionalPortfolio(constraint="long_only", expected_returns=given),
-                run,
-            )(TABLE)
+def test_forecasts_are_aligned_by_their_labels():
+    forecasts = pd.Series(EXPECTED, index=ASSETS)
+    expected = fit(TABLE, expected_returns=EXPECTED).weights_
+    for given in (dict(forecasts), forecasts[::-1], forecasts.to_frame().T):
+        portfolio = fit(TABLE, expected_returns=given)
+        np.testing.assert_array_equal(portfolio.weights_, expected)
+        again = clone(pickle.loads(pickle.dumps(portfolio))).fit(TABLE)
+        np.testing.assert_array_equal(again.weights_, expected)
 
 
 def test_a_benchmark_of_returns_keeps_its_mean_or_has_an_entry_of_its_name():
@@ -98,53 +56,35 @@ def test_a_benchmark_of_returns_keeps_its_mean_or_has_an_entry_of_its_name():
         np.testing.assert_allclose(portfolio.weights_, expected.weights_, atol=1e-6)
 
 
-@pytest.mark.parametrize("measure", ["variance", "semivariance"])
-def test_named_solvers_use_forecasts_and_squares(measure):
-    params = {
-        "risk_measure": measure,
-        "risk_aversion": aversion_of(measure),
-        "expected_returns": EXPECTED,
-        "l2": 0.003,
-    }
-    exact, iterative = fit(**params), fit(solver="storm-c", tol=1e-6, **params)
-    assert iterative.loss_curve_[-1] == pytest.approx(exact.loss_curve_[-1], rel=1e-4)
-    assert (
-        iterative.loss_curve_[-1] - exact.loss_curve_[-1] <= iterative.dual_gap_ + 1e-12
-    )
-    np.testing.assert_allclose(iterative.weights_, exact.weights_, atol=1e-2)
+def test_named_solvers_use_forecasts_and_squares():
+    params = {"expected_returns": EXPECTED, "l2": 0.003, "risk_aversion": 5.0}
+    for measure in ("variance", "semivariance"):
+        exact, iterative = (
+            fit(solver=solver, risk_measure=measure, tol=1e-6, **params)
+            for solver in ("auto", "storm-c")
+        )
+        above = iterative.loss_curve_[-1] - exact.loss_curve_[-1]
+        assert above <= min(iterative.dual_gap_ + 1e-12, 1e-4)
+        np.testing.assert_allclose(iterative.weights_, exact.weights_, atol=1e-2)
 
 
 # expected_returns of a stream
 
 
-@pytest.mark.parametrize(
-    ("measure", "n"),
-    [
-        ("variance", 3000),
-        ("semivariance", 6000),
-        ("entropic", 6000),
-    ],
-)
-def test_a_stream_has_the_expected_means(measure, n):
-    """The rows of the longer streams have been dropped in part."""
-    returns, expected = (
-        make_returns(n, 4, seed=2),
-        np.array([0.001, 0.0013, 0.0007, 0.001]),
-    )
-    params = {
-        "risk_measure": measure,
-        "risk_aversion": aversion_of(measure),
-        "constraint": "long_only",
-    }
+@pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic"])
+def test_a_stream_has_the_expected_means(measure):
+    """Rows of the streams without an exact sum have been dropped in part."""
+    returns = make_returns(3000 if measure == "variance" else 5000, 4, seed=2)
+    expected = np.array([0.001, 0.0013, 0.0007, 0.001])
+    params = {"risk_measure": measure, "risk_aversion": 5.0, "constraint": "long_only"}
     shifted = returns - returns.mean(axis=0) + expected
     exact = CompositionalPortfolio(**params).fit(shifted)
-    for offset, parts in ((0.0, 2), (4.0, 3)):
-        stream = CompositionalPortfolio("moments", expected_returns=expected, **params)
-        for chunk in np.array_split(returns + offset, parts):
-            stream.partial_fit(chunk)
-        value = utility(stream.weights_, shifted, measure, aversion_of(measure))
-        assert value == pytest.approx(exact.loss_curve_[-1], rel=2e-3)
-        assert stream.loss_curve_[-1] == pytest.approx(value, rel=5e-3)
+    stream = CompositionalPortfolio("moments", expected_returns=expected, **params)
+    for chunk in np.array_split(returns + 4.0, 3):
+        stream.partial_fit(chunk)
+    value = utility(stream.weights_, shifted, measure, 5.0)
+    assert value == pytest.approx(exact.loss_curve_[-1], rel=2e-3)
+    assert stream.loss_curve_[-1] == pytest.approx(value, rel=5e-3)
 
 
 def test_each_update_of_a_stream_uses_the_present_forecasts():
@@ -182,27 +122,18 @@ def test_the_least_variance_at_a_mean_return_is_that_of_markowitz():
             )
 
 
-@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e4])
+@pytest.mark.parametrize("unit", [1e-6, 1e4])
 def test_a_mean_return_is_kept_in_every_unit_up_to_the_largest(unit):
-    for offset in (0.0, 1.0):  # as of gross returns
-        X = unit * (R + offset)
-        mean = X.mean(axis=0)
-        for least_return in (mean.mean(), mean.max()):
-            portfolio = fit(X, min_return=float(least_return), risk_aversion=INF)
-            assert (
-                mean @ portfolio.weights_ >= least_return - 4e-16 * np.abs(mean).max()
-            )
-            assert (
-                portfolio.weights_ >= 0
-            ).all() and portfolio.weights_.sum() == pytest.approx(1, abs=1e-12)
-        np.testing.assert_allclose(
-            portfolio.weights_, np.eye(5)[mean.argmax()], atol=1e-6
-        )
-        largest = (
-            f"min_return must be at most {mean.max():.6g}, the largest mean return"
-        )
-        with pytest.raises(ValueError, match=largest):
-            fit(X, min_return=float(mean.max() + 1e-3 * unit), risk_aversion=INF)
+    X = unit * (R + 1.0)  # as of gross returns
+    mean = X.mean(axis=0)
+    for least_return in (mean.mean(), mean.max()):
+        w = fit(X, min_return=float(least_return), risk_aversion=INF).weights_
+        assert mean @ w >= least_return - 4e-16 * np.abs(mean).max()
+        assert (w >= 0).all() and w.sum() == pytest.approx(1, abs=1e-12)
+    np.testing.assert_allclose(w, np.eye(5)[mean.argmax()], atol=1e-6)
+    largest = f"min_return must be at most {mean.max():.6g}, the largest mean return"
+    with pytest.raises(ValueError, match=largest):
+        fit(X, min_return=float(mean.max() + 1e-3 * unit), risk_aversion=INF)
 
 
 def test_a_mean_return_without_a_budget_sets_the_size():
@@ -210,10 +141,6 @@ def test_a_mean_return_without_a_budget_sets_the_size():
     w = np.linalg.solve(C, mean)
     portfolio = CompositionalPortfolio(risk_aversion=INF, min_return=0.01).fit(R)
     np.testing.assert_allclose(portfolio.weights_, 0.01 * w / (mean @ w), rtol=1e-5)
-    with pytest.raises(
-        ValueError, match="risk_aversion=inf needs a constraint or a budget"
-    ):
-        CompositionalPortfolio(risk_aversion=INF, min_return=-0.01).fit(R)
 
 
 def test_moments_of_a_file_have_the_least_mean_return(tmp_path):
@@ -221,7 +148,7 @@ def test_moments_of_a_file_have_the_least_mean_return(tmp_path):
     file = np.memmap(tmp_path / "returns", dtype=float, mode="w+", shape=R.shape)
     file[:] = R
     least_return = float(0.9 * R.mean(axis=0).max() + 0.1 * R.mean())
-    params = {"solver": "moments", "min_return": least_return, **LEAST_RISK}
+    params = {"solver": "moments", "min_return": least_return, "risk_aversion": INF}
     portfolio = fit(file, **params)
     assert R.mean(axis=0) @ portfolio.weights_ == pytest.approx(least_return, rel=1e-6)
     np.testing.assert_allclose(portfolio.weights_, fit(**params).weights_, atol=1e-8)
@@ -237,31 +164,6 @@ def test_a_gross_weight_alone_bounds_the_weights():
         ).fit(SHIFTED)
         assert np.abs(portfolio.weights_).sum() == pytest.approx(gross, rel=1e-8)
         assert np.abs(portfolio.weights_).sum() <= gross * (1 + 1e-9)
-    with pytest.raises(
-        ValueError, match="risk_aversion=inf needs a constraint or a budget"
-    ):
-        CompositionalPortfolio(risk_aversion=INF, max_gross=1.0).fit(R)
-
-
-def test_a_gross_weight_that_no_portfolio_has():
-    with pytest.raises(
-        ValueError,
-        match=r"max_gross must leave a portfolio.*'max_gross=0.5'.* missed by 0.5 at "
-        r"least",
-    ):
-        fit(max_gross=0.5)
-    with pytest.raises(ValueError, match="'max_turnover=0.1' and 'max_gross=1'"):
-        fit(
-            constraint=(-1.0, 2.0),
-            budget=1.0,
-            max_gross=1.0,
-            max_turnover=0.1,
-            previous_weights=[1.5, -0.5, 0, 0, 0],
-        )
-    with pytest.raises(
-        ValueError, match="solver='storm-c' cannot be used with max_gross"
-    ):
-        fit(solver="storm-c", max_gross=1.5)
 
 
 # l2
@@ -289,20 +191,7 @@ def test_squared_weights_act_like_noise_of_the_variance():
     np.testing.assert_allclose(stream.weights_, noisy.weights_, atol=1e-7)
 
 
-# searches, walks, frontiers, and columns with levels
-
-
-def test_a_walk_with_forecasts_of_each_window():
-    portfolio = CompositionalPortfolio(
-        constraint="long_only", expected_returns=lambda X: X.iloc[-1]
-    )
-    result = walk_forward(portfolio, TABLE, window=30, refit_every=15)
-    assert not result.errors
-    np.testing.assert_allclose(
-        result.weights.iloc[0],
-        fit(TABLE[:30], expected_returns=TABLE.iloc[29].to_numpy()).weights_,
-        atol=1e-9,
-    )
+# frontiers, and columns with levels
 
 
 def test_a_frontier_has_the_expected_means():
@@ -334,12 +223,6 @@ def test_a_level_of_columns_that_is_constant_is_no_part_of_names():
         tracking = fit(table, benchmark="C", risk_aversion=INF)
         np.testing.assert_array_equal(
             tracking.weights_, fit(TABLE, benchmark="C", risk_aversion=INF).weights_
-        )
-        assert (
-            walk_forward(
-                portfolio.set_params(expected_returns=None), table, window=40
-            ).errors
-            == {}
         )
     with pytest.raises(
         ValueError,

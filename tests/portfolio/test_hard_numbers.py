@@ -5,8 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from definitions import risk
-from scipy.optimize import linprog
+from definitions import make_returns, risk
 
 from sk_stormc import CompositionalPortfolio
 
@@ -43,13 +42,12 @@ def fit(R, **params):
 
 
 @pytest.mark.parametrize("costs", [False, True])
-@pytest.mark.parametrize("measure", ["variance", "semivariance"])
-def test_the_least_risk_is_the_same_in_every_unit(measure, costs):
-    R = heavy(300, 8)
+def test_the_least_risk_is_the_same_in_every_unit(costs, measure="semivariance"):
+    R = heavy(150, 6)
     weights = []
-    for unit in (1.0, 1e-7, 1e-10, 1e4):
+    for unit in (1.0, 1e-10, 1e4):
         more = (
-            {"previous_weights": np.full(8, 1 / 8), "transaction_cost": 1e-6 * unit**2}
+            {"previous_weights": np.full(6, 1 / 6), "transaction_cost": 1e-6 * unit**2}
             if costs
             else {}
         )
@@ -71,62 +69,44 @@ def test_the_bound_of_the_gap_holds_for_large_weights_without_bounds():
         "constraint": None,
         "tol": 1e-1,
     }
+    check_gaps(R, (3, 6, 9, 12), params)
+
+
+def check_gaps(R, budgets, params):
+    """The gap of fits that end early covers the best portfolio."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         best = CompositionalPortfolio(**params | {"tol": 1e-9}).fit(R).loss_curve_[-1]
-        for max_iter in (3, 6, 9, 12):
+        for max_iter in budgets:
             portfolio = CompositionalPortfolio(max_iter=max_iter, **params).fit(R)
             gap = portfolio.loss_curve_[-1] - best
             assert portfolio.dual_gap_ >= gap - 1e-12 * abs(best)
 
 
-@pytest.mark.parametrize("measure", MEASURES)
+def test_the_bound_of_the_gap_holds_for_all_quantiles_of_the_losses():
+    """Those of CVaR, which is minimised over them, are as large as the weights."""
+    bounds = {"constraint": (-1000, 1000), "budget": 1.0}
+    params = {"risk_measure": "cvar", "confidence": 0.05, "risk_aversion": 2.0}
+    check_gaps(make_returns(60, 4, 10), (1, 2), params | bounds)
+
+
+@pytest.mark.parametrize("measure", ["variance", "downside", "cvar", "cdar"])
 def test_a_limit_of_the_risk_beside_cash(measure):
     """With cash that earns 1e-5, the mean return less that of cash is nearly
     proportional to a small limit."""
-    R = np.column_stack([heavy(250, 6, 3), np.full(250, 1e-5)])
-    for limit in (0.0, 1e-9, 1e-6, 1e-4):
+    R = np.column_stack([heavy(120, 4, 3), np.full(120, 1e-5)])
+    for limit in (0.0, 1e-9, 1e-4):
         portfolio = fit(R, risk_measure=measure, max_risk=limit)
         assert risk(R @ portfolio.weights_, measure) <= limit + 1e-12
         assert R.mean(axis=0) @ portfolio.weights_ >= 1e-5 - 1e-12
         assert portfolio.dual_gap_ <= 2e-9 + 1e-4 * limit
 
 
-def drawdown_program(R, aversion, confidence, groups):
-    """The least objective of CDaR by a linear program with a row a period. The first
-    three assets have a limit."""
-    n, d = R.shape
-    # variables: w, D_1 .. D_n, s, excesses
-    step = np.eye(n) - np.eye(n, k=-1)
-    A = np.block(
-        [
-            [-R, -step, np.zeros((n, n + 1))],
-            [np.zeros((n, d)), np.eye(n), -np.ones((n, 1)), -np.eye(n)],
-        ]
-    )
-    first = np.r_[1.0, 1.0, 1.0, np.zeros(d + 2 * n - 2)]
-    cost = np.r_[
-        -R.mean(axis=0),
-        np.zeros(n),
-        aversion,
-        np.full(n, aversion / n / (1 - confidence)),
-    ]
-    return linprog(
-        cost,
-        np.r_[A, first[None]],
-        np.r_[np.zeros(2 * n), groups],
-        np.r_[np.ones(d), np.zeros(2 * n + 1)][None],
-        [1.0],
-        [(0, 0.5)] * d + [(0, None)] * n + [(None, None)] + [(0, None)] * n,
-    ).fun
-
-
-@pytest.mark.parametrize(("n", "d"), [(90, 60), (300, 40)])
+@pytest.mark.parametrize(("n", "d"), [(90, 60), (150, 30)])
 def test_cdar_of_many_assets_takes_few_iterations(n, d):
     """Cuts of the whole risk, one an iteration, were hundreds to a thousand."""
-    R = heavy(n, d, 3)
     portfolio = fit(
-        R,
+        heavy(n, d, 3),
         risk_measure="cdar",
         confidence=0.9,
         risk_aversion=0.3,
@@ -134,10 +114,7 @@ def test_cdar_of_many_assets_takes_few_iterations(n, d):
         budget=1.0,
         linear_constraints=(np.eye(d)[:3].sum(0)[None], None, 0.4),
     )
-    assert portfolio.loss_curve_[-1] == pytest.approx(
-        drawdown_program(R, 0.3, 0.9, 0.4), abs=1e-9
-    )
-    assert portfolio.n_iter_ <= 40
+    assert portfolio.dual_gap_ <= 1e-9 and portfolio.n_iter_ <= 40
 
 
 def test_a_ratio_without_drawdowns_has_no_maximum():
@@ -152,19 +129,16 @@ def test_a_ratio_without_drawdowns_has_no_maximum():
         )
 
 
-@pytest.mark.parametrize("measure", MEASURES)
-@pytest.mark.parametrize("objective", [{"objective": "ratio"}, {"max_risk": 0.02}])
+@pytest.mark.parametrize(
+    ("measure", "objective"),
+    [
+        *[(measure, {"objective": "ratio"}) for measure in MEASURES],
+        ("semivariance", {"max_risk": 0.006}),
+        ("cvar", {"max_risk": 0.02}),
+    ],
+)
 def test_weights_at_limits_are_exactly_there(measure, objective):
     R, held = heavy(400, 20, 1), np.full(20, 0.05)
-    if "max_risk" in objective:
-        limits = {
-            "variance": 0.009,
-            "semivariance": 0.006,
-            "cvar": 0.02,
-            "evar": 0.025,
-            "cdar": 0.15,
-        }
-        objective = {"max_risk": limits.get(measure, 0.006)}
     free = fit(
         R, risk_measure=measure, constraint=(0, 0.1), budget=1.0, **objective
     ).weights_

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
+from sklearn.model_selection import TimeSeriesSplit, cross_val_score
 
 from sk_stormc import CompositionalPortfolio
 
@@ -47,6 +47,24 @@ def same(one, other):
     )
 
 
+def refused(words, X=None, **params):
+    """A fit, of `frame` unless X is given, ends with an error that has these words."""
+    with pytest.raises(ValueError, match=words):
+        fit(frame() if X is None else X, **params)
+
+
+def stream(*chunks, **params):
+    """A portfolio after some chunks, without the warnings of a window that is not full,
+    and of chunks without names."""
+    params = {"constraint": "long_only", "random_state": 0} | params
+    portfolio = CompositionalPortfolio(**params)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for chunk in chunks:
+            portfolio.partial_fit(chunk)
+    return portfolio
+
+
 # frames
 
 STRANGE = {
@@ -60,34 +78,29 @@ STRANGE = {
 
 @pytest.mark.parametrize("kind", STRANGE)
 def test_a_column_that_is_no_number_is_named(kind):
+    plain = frame(pd.RangeIndex(120))
+    table = plain.assign(when=STRANGE[kind])
     if kind.startswith("polars"):
         plain = pl.DataFrame(returns(), schema=NAMES)
         table = plain.with_columns(STRANGE[kind])
-    else:
-        plain = frame(pd.RangeIndex(120))
-        table = plain.assign(when=STRANGE[kind])
-    estimator, fitted = CompositionalPortfolio(constraint="long_only"), fit(plain)
-    for method in (estimator.fit, estimator.partial_fit, fitted.predict, fitted.score):
+    fitted, new = fit(plain), CompositionalPortfolio(constraint="long_only")
+    for method in (new.fit, new.partial_fit, fitted.predict, fitted.score):
         with pytest.raises(ValueError, match="all numbers, but column 'when' holds"):
             method(table)
-    assert not hasattr(estimator, "weights_")
+    assert not hasattr(new, "weights_")
 
 
-@pytest.mark.parametrize("dtype", ["Float64", "float64[pyarrow]", object, "float32"])
-def test_frames_of_numbers_of_any_kind(dtype):
-    np.testing.assert_allclose(
-        fit(frame().astype(dtype)).weights_, fit(frame()).weights_, rtol=1e-3, atol=1e-9
-    )
-
-
-def test_a_table_of_pyarrow_and_columns_of_true_and_false():
+def test_frames_of_numbers_of_any_kind():
     pyarrow = pytest.importorskip("pyarrow")
-    same(fit(pyarrow.table(dict(zip(NAMES, returns().T, strict=True)))), fit(returns()))
+    expected = fit(frame()).weights_
+    for dtype in ("Float64", "float64[pyarrow]", object, "float32"):
+        found = fit(frame().astype(dtype)).weights_
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-9)
+    same(fit(pyarrow.table(dict(zip(NAMES, returns().T, strict=True)))), expected)
     R = returns()
     R[:, 2] = np.arange(120) % 3 == 0
-    by_polars = pl.DataFrame(R, schema=NAMES).with_columns(
-        pl.Series("oil", R[:, 2] == 1)
-    )
+    true = pl.Series("oil", R[:, 2] == 1)
+    by_polars = pl.DataFrame(R, schema=NAMES).with_columns(true)
     for table in (frame().assign(oil=R[:, 2] == 1), by_polars):
         np.testing.assert_allclose(fit(table).weights_, fit(R).weights_)
 
@@ -136,8 +149,6 @@ def test_named_weights_need_pandas(monkeypatch):
 CAPS = [0.1, 0.5, 0.35, 0.3]
 FORMS = {
     "Series": pd.Series,
-    "dict": dict,
-    "frame of one row": lambda caps: pd.DataFrame([caps]),
     "polars frame of one row": lambda caps: pl.DataFrame([caps]),
 }
 
@@ -150,14 +161,10 @@ def test_labelled_bounds_go_to_the_columns_of_their_names(kind):
     turned = FORMS[kind](dict(reversed(list(zip(NAMES, CAPS, strict=True)))))
     expected = fit(table, constraint=(0.0, CAPS), budget=1.0)
     same(fit(table, constraint=(0.0, turned), budget=1.0), expected)
-    assert (expected.weights_ <= CAPS).all() and not (
-        expected.weights_ <= CAPS[::-1]
-    ).all()
-    streams = [
-        CompositionalPortfolio(constraint=(0.0, caps), budget=1.0).partial_fit(table)
-        for caps in (turned, CAPS)
-    ]
-    same(*streams)
+    within = [(expected.weights_ <= caps).all() for caps in (CAPS, CAPS[::-1])]
+    assert within == [True, False]
+    bounds = ({"constraint": (0.0, caps), "budget": 1.0} for caps in (turned, CAPS))
+    same(*(stream(table, **given) for given in bounds))
 
 
 @pytest.mark.parametrize(
@@ -165,7 +172,7 @@ def test_labelled_bounds_go_to_the_columns_of_their_names(kind):
     [
         (
             pd.Series(CAPS, index=["bonds", "gold", "oil", "equities"]),
-            ["'shares'", "'equities'", "upper bound"],
+            ["upper bound", "'shares'", "'equities'"],
         ),
         (pd.Series(CAPS[:3], index=NAMES[:3]), ["has nothing for 'shares'"]),
         (
@@ -177,9 +184,7 @@ def test_labelled_bounds_go_to_the_columns_of_their_names(kind):
     ],
 )
 def test_labels_that_disagree_are_named(caps, words):
-    with pytest.raises(ValueError) as raised:
-        fit(frame(), constraint=(0.0, caps), budget=1.0)
-    assert all(word in str(raised.value) for word in words)
+    refused(".*".join(words), constraint=(0.0, caps), budget=1.0)
 
 
 def test_columns_without_names_are_known_by_their_numbers():
@@ -189,24 +194,21 @@ def test_columns_without_names_are_known_by_their_numbers():
             fit(X, constraint=(0, turned), budget=1.0),
             fit(X, constraint=(0, CAPS), budget=1.0),
         )
-    with pytest.raises(ValueError, match="'bonds'.*which X does not have"):
-        fit(returns(), constraint=(0, pd.Series(CAPS, index=NAMES)))
+    named = pd.Series(CAPS, index=NAMES)
+    refused("'bonds'.*which X does not have", returns(), constraint=(0, named))
 
 
 # the order of the rows
 
 
 def test_rows_without_order_are_refused_where_order_counts():
-    X, texts = (
-        frame().sample(frac=1, random_state=0),
-        frame(pd.Index(DAYS.strftime("%d.%m.%Y"))),
-    )
+    X = frame().sample(frac=1, random_state=0)
+    texts = frame(pd.Index(DAYS.strftime("%d.%m.%Y")))
     fit(X)
     for params in ({"half_life": 20}, {"risk_measure": "cdar"}):
         same(fit(texts, **params), fit(frame(), **params).weights_)
         for wrong in (X, texts.sort_index()):
-            with pytest.raises(ValueError, match="ascending order.*no order"):
-                fit(wrong, **params)
+            refused("ascending order.*no order", wrong, **params)
     with pytest.raises(ValueError, match="ascending order.*no order"):
         CompositionalPortfolio(constraint="long_only").partial_fit(X)
     drawdowns = fit(frame(), risk_measure="cdar")
@@ -218,11 +220,10 @@ def test_rows_without_order_are_refused_where_order_counts():
 
 MONTHS = pd.date_range("2003-05-01", periods=120, freq="MS")
 FORMS_OF_DATES = (
-    "%Y-%m-%d", "%d %b %Y", "%b %d, %Y", "%d.%m.%Y", "%d/%m/%y", "%m/%d/%Y",
-    "%d-%b-%y", "%A, %d %B %Y", "%Y/%m/%d %H:%M", "%d%b%Y",
-    "%Y%m%d", "%G-W%V-%u", "week %V of %G, day %u",
+    "%d %b %Y", "%b %d, %Y", "%d.%m.%Y", "%d/%m/%y", "%m/%d/%Y", "%A, %d %B %Y",
+    "%Y/%m/%d %H:%M", "%d%b%Y", "%Y%m%d", "%G-W%V-%u", "week %V of %G, day %u",
 )  # fmt: skip
-FORMS_OF_MONTHS = ("%b-%y", "%B %Y", "%m/%Y", "%Y-%m", "%Y.%m", "%b %y")
+FORMS_OF_MONTHS = ("%b-%y", "%B %Y", "%m/%Y", "%Y.%m")
 ORDERED = {
     "zones": DAYS.tz_localize("Europe/Paris"),
     "periods": pd.period_range("2010-01", periods=120, freq="M"),
@@ -237,18 +238,14 @@ ORDERED = {
 @pytest.mark.parametrize("kind", ORDERED)
 def test_labels_have_the_order_of_the_periods(kind):
     X = frame(pd.Index(ORDERED[kind]))
-    expected = fit(X.to_numpy(), half_life=20)
-    same(fit(X, half_life=20), expected)
+    same(fit(X, half_life=20), fit(X.to_numpy(), half_life=20))
     portfolio = CompositionalPortfolio(constraint="long_only", random_state=0)
     words = r"X must have its periods in ascending order.*descend.*X.sort_index\(\)"
     for run in (portfolio.fit, portfolio.partial_fit):
         with pytest.raises(ValueError, match=words):
             run(X[::-1])
     assert not hasattr(portfolio, "weights_")
-    shuffled = X.sample(frac=1, random_state=0)
-    for params in ({"half_life": 20}, {"risk_measure": "cdar"}):
-        with pytest.raises(ValueError, match="ascending order.*no order"):
-            fit(shuffled, **params)
+    refused("ascending order.*no order", X.sample(frac=1, random_state=0), half_life=20)
 
 
 def test_rows_of_a_dask_frame_in_descending_order_are_refused():
@@ -258,44 +255,34 @@ def test_rows_of_a_dask_frame_in_descending_order_are_refused():
     np.testing.assert_allclose(
         fitted.weights_, fit(X, half_life=20).weights_, rtol=1e-9
     )
-    with pytest.raises(ValueError, match="descend"):
-        fit(dask.from_pandas(X[::-1], npartitions=2, sort=False), half_life=20)
+    turned = dask.from_pandas(X[::-1], npartitions=2, sort=False)
+    refused("descend", turned, half_life=20)
 
 
 def test_texts_with_years_that_cannot_be_read_are_refused_where_order_counts():
     months = ["janvier", "mars", "mai", "juillet", "septembre", "novembre"]
     X = frame(pd.Index([f"{1 + k % 20} {months[k // 20]} 2018" for k in range(120)]))
     fit(X)
+    words = "texts whose order is not known.*pandas.to_datetime"
     for params in ({"half_life": 20}, {"risk_measure": "cdar"}):
-        with pytest.raises(
-            ValueError, match="texts whose order is not known.*pandas.to_datetime"
-        ):
-            fit(X, **params)
+        refused(words, X, **params)
 
 
 def test_texts_that_may_be_read_in_two_orders_are_refused_where_order_counts():
     # from January to March, or the reverse
     X = frame()[:3].set_axis(["03/01/2018", "02/02/2018", "01/03/2018"])
     fit(X, risk_measure="semivariance")
-    with pytest.raises(ValueError, match="no order"):
-        fit(X, risk_measure="cdar")
+    refused("no order", X, risk_measure="cdar")
     # one has no month 13
-    fit(
-        frame()[:3].set_axis(["12/01/2018", "13/01/2018", "01/02/2018"]),
-        risk_measure="cdar",
-    )
+    fit(X.set_axis(["12/01/2018", "13/01/2018", "01/02/2018"]), risk_measure="cdar")
 
 
-@pytest.mark.parametrize("form", [None, "%d.%m.%Y"])
-def test_dates_that_occur_twice_are_refused(form):
+def test_dates_that_occur_twice_are_refused():
     X = frame()[:20]
-    X = X if form is None else X.set_axis(X.index.strftime(form))
-    twice = pd.concat([X, X[-3:]])
-    label = str(X.index[-3])
-    with pytest.raises(
-        ValueError, match=rf"3 of them more than once, such as '{label}"
-    ):
-        fit(twice)
+    for dated in (X, X.set_axis(X.index.strftime("%d.%m.%Y"))):
+        twice = pd.concat([dated, dated[-3:]])
+        words = f"3 of them more than once, such as '{dated.index[-3]}"
+        refused(words, twice)
     counted = twice.set_axis([*range(20), *range(3)])  # numbers are no dates
     same(fit(counted), fit(twice.to_numpy()))
 
@@ -308,11 +295,15 @@ def test_rows_with_a_missing_label_and_with_labels_of_several_levels():
     for index in (months, DAYS.where(np.arange(120) != 50), pd.Index(texts)):
         X = frame(index)
         same(fit(X, half_life=20), fit(X.to_numpy(), half_life=20))
-        with pytest.raises(ValueError, match="descend"):
-            fit(X[::-1], half_life=20)
+        refused("descend", X[::-1], half_life=20)
 
 
 # the order of chunks
+
+
+WORDS_AS_LABELS = [
+    f"{word} {k}" for k in range(30) for word in ("one", "two", "three", "four")
+]
 
 
 def chunks_of(X, size=30):
@@ -324,7 +315,6 @@ LABELS_OF_CHUNKS = {
     "zones": DAYS.tz_localize("Asia/Tokyo"),
     "months": pd.period_range("2010-01", periods=120, freq="M"),
     "days first": pd.Index(DAYS.strftime("%d.%m.%Y")),
-    "months by name": pd.Index(DAYS.strftime("%b %d, %Y")),
     "numbers": pd.RangeIndex(5, 125),
     "rows of one frame": pd.RangeIndex(120),
 }
@@ -339,38 +329,20 @@ LABELS_OF_CHUNKS = {
 )
 def test_chunks_go_on_from_the_last_label(kind, params):
     first, second, third, fourth = chunks_of(frame(LABELS_OF_CHUNKS[kind]))
-
-    def stream(*chunks):
-        portfolio = CompositionalPortfolio(
-            constraint="long_only", random_state=0, **params
-        )
-        with warnings.catch_warnings():
-            # of a window that is not full, and of chunks without names
-            warnings.simplefilter("ignore")
-            for chunk in chunks:
-                portfolio.partial_fit(chunk)
-        return portfolio
-
-    portfolio = stream(first, second, third.to_numpy())  # which has no labels
+    # the third has no labels
+    portfolio = stream(first, second, third.to_numpy(), **params)
+    words = "over all chunks, but its first row has the label .* before has"
     for earlier in (first, second[5:]):
         before = portfolio.weights_.copy()
-        for each in (
-            portfolio,
-            pickle.loads(pickle.dumps(portfolio)),
-            copy.deepcopy(portfolio),
-        ):
-            with pytest.raises(
-                ValueError,
-                match="over all chunks, but its first row has the label .* before has",
-            ):
+        back = pickle.loads(pickle.dumps(portfolio))
+        for each in (portfolio, back, copy.deepcopy(portfolio)):
+            with pytest.raises(ValueError, match=words):
                 each.partial_fit(earlier)
         same(portfolio, before)
-    same(
-        portfolio.partial_fit(fourth),
-        stream(*(chunk.to_numpy() for chunk in (first, second, third, fourth))),
-    )
+    plain = (chunk.to_numpy() for chunk in (first, second, third, fourth))
+    same(portfolio.partial_fit(fourth), stream(*plain, **params))
     with pytest.raises(ValueError, match="over all chunks"):
-        stream(second, first)
+        stream(second, first, **params)
 
 
 def test_chunks_that_need_not_go_on():
@@ -380,41 +352,25 @@ def test_chunks_that_need_not_go_on():
     portfolio = CompositionalPortfolio(constraint="long_only", half_life=20)
     portfolio.partial_fit(X[60:]).fit(X)
     portfolio.partial_fit(X[:60]).partial_fit(X[59:])
+    chunks = chunks_of(X.to_numpy())
     for form in (pd.DataFrame, pl.DataFrame, np.asarray):
-        streamed = CompositionalPortfolio(constraint="long_only", half_life=20)
-        for chunk in chunks_of(X.to_numpy()):
-            streamed.partial_fit(form(chunk))
         same(
-            streamed,
-            CompositionalPortfolio(constraint="long_only", half_life=20).partial_fit(
-                X.to_numpy()
-            ),
+            stream(*map(form, chunks), half_life=20), stream(X.to_numpy(), half_life=20)
         )
-    words = [f"{w} {k}" for k in range(30) for w in ("one", "two", "three", "four")]
-    streamed = CompositionalPortfolio(constraint="long_only", half_life=20)
-    for chunk in reversed(chunks_of(frame(words))):
-        streamed.partial_fit(chunk)
-    dated = CompositionalPortfolio(constraint="long_only").partial_fit(X[:60])
-    dated.partial_fit(pd.DataFrame(returns(), columns=NAMES))  # without labels
+    stream(*reversed(chunks_of(frame(WORDS_AS_LABELS))), half_life=20)
+    dated = stream(X[:60], pd.DataFrame(returns(), columns=NAMES))  # without labels
     with pytest.raises(ValueError, match="labels of one kind"):
         dated.partial_fit(frame(pd.RangeIndex(200, 320)))
 
 
 def test_labels_that_have_no_order():
     """Texts and arrays are taken as they come, and equal labels ascend."""
-    words = [f"{w} {k}" for k in range(30) for w in ("one", "two", "three", "four")]
     X = returns()
     expected = fit(X, half_life=20).weights_
-    for index in (
-        words,
-        sorted(words, reverse=True),
-        [7] * 120,
-    ):
+    for index in (WORDS_AS_LABELS, sorted(WORDS_AS_LABELS, reverse=True), [7] * 120):
         same(fit(pd.DataFrame(X, index=index), half_life=20), expected)
     same(fit(pl.DataFrame(X), half_life=20), expected)
-    CompositionalPortfolio(constraint="long_only").partial_fit(
-        pd.DataFrame(X, index=words)
-    )
+    stream(pd.DataFrame(X, index=WORDS_AS_LABELS))
 
 
 # a benchmark as a Series
@@ -446,26 +402,15 @@ def test_a_benchmark_goes_to_the_rows_of_its_labels(index):
 
 def test_one_benchmark_for_all_folds():
     X, series = frame(), market()
-    portfolio = CompositionalPortfolio(
-        "newton", constraint="long_only", risk_aversion=30.0, benchmark=series
-    )
-    folds = list(TimeSeriesSplit(3).split(X))
+    given = {"solver": "newton", "constraint": "long_only", "risk_aversion": 30.0}
+    portfolio = CompositionalPortfolio(benchmark=series, **given)
     by_hand = []
-    for train, test in folds:
-        each = fit(X.iloc[train], benchmark=series.reindex(X.index[train]).to_numpy())
-        by_hand.append(
-            each.set_params(benchmark=series.reindex(X.index[test]).to_numpy()).score(
-                X.iloc[test]
-            )
-        )
-    np.testing.assert_allclose(
-        cross_val_score(portfolio, X, cv=TimeSeriesSplit(3)), by_hand, rtol=1e-12
-    )
-    search = GridSearchCV(
-        portfolio, {"risk_aversion": [30.0, 300.0]}, cv=TimeSeriesSplit(3)
-    ).fit(X)
-    assert search.cv_results_["mean_test_score"][0] == pytest.approx(np.mean(by_hand))
-    assert np.isfinite(search.score(X))
+    for train, test in TimeSeriesSplit(2).split(X):
+        of_fold = (series.reindex(X.index[rows]).to_numpy() for rows in (train, test))
+        each = fit(X.iloc[train], benchmark=next(of_fold))
+        by_hand.append(each.set_params(benchmark=next(of_fold)).score(X.iloc[test]))
+    scores = cross_val_score(portfolio, X, cv=TimeSeriesSplit(2))
+    np.testing.assert_allclose(scores, by_hand, rtol=1e-12)
 
 
 def test_a_benchmark_labelled_by_columns_is_one_of_weights():
@@ -485,69 +430,47 @@ def test_a_benchmark_labelled_by_columns_is_one_of_weights():
         (
             frame(),
             market().drop(DAYS[[3, 7]]),
-            ["nothing for the rows '2020-01-06", "'2020-01-10"],
+            "nothing for the rows '2020-01-06.*'2020-01-10",
         ),
-        (frame(), market().iloc[[*range(250), 100]], ["twice", "'2020-02-18"]),
-        (
-            frame(),
-            pd.Series(np.zeros(120)),
-            ["nothing for the rows '2020-01-01", "and 110 more"],
-        ),
-        (
-            frame(),
-            pd.Series([0.5, 0.5], index=["gold", "oil"]),
-            ["nothing for 'bonds', 'shares'"],
-        ),
+        (frame(), market().iloc[[*range(250), 100]], "twice.*'2020-02-18"),
+        (frame(), pd.Series(np.zeros(120)), "the rows '2020-01-01.*and 110 more"),
+        (frame(), {"gold": 0.5, "oil": 0.5}, "nothing for 'bonds', 'shares'"),
         (
             frame(),
             pd.Series(0.2, index=[*NAMES, "cash"]),
-            ["'cash', which X does not have"],
+            "'cash', which X does not have",
         ),
-        (
-            returns(),
-            market(),
-            ["Series of length 250", "120 rows have no labels", "DataFrame"],
-        ),
-        (pd.DataFrame(returns(4)), pd.Series(np.zeros(4)), ["as rows and as columns"]),
+        (returns(), market(), "Series of length 250.*120 rows have no labels.*DataF"),
+        (pd.DataFrame(returns(4)), pd.Series(np.zeros(4)), "as rows and as columns"),
         (
             frame(),
             market().where(market().index != DAYS[5]),
-            ["finite, got nan for row '2020-01-08 00:00:00'"],
+            "finite, got nan for row '2020-01-08 00:00:00'",
         ),
         (
             returns(),
             np.where(np.arange(120) == 7, np.inf, 0.01),
-            ["finite, got inf for row 7 of X"],
+            "finite, got inf for row 7 of X",
         ),
         (
             frame(),
             {"bonds": 1.0, "gold": 0.0, "oil": np.nan, "shares": 0.0},
-            ["got nan for column 'oil' of X"],
+            "got nan for column 'oil' of X",
         ),
     ],
 )
 def test_a_benchmark_that_does_not_fit(X, series, words):
-    with pytest.raises(ValueError, match="benchmark") as raised:
-        fit(X, benchmark=series)
-    assert all(word in str(raised.value) for word in words)
+    refused(f"benchmark.*{words}", X, benchmark=series)
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [[6, 7, 8, 9], range(4), [2.5, 3.0, 8.0, 9.0], pd.bdate_range("2020", periods=4)],
-)
+@pytest.mark.parametrize("columns", [range(4), [2.5, 3.0, 8.0, 9.0], DAYS[:4]])
 def test_a_benchmark_that_is_the_label_of_a_column(columns):
-    table = frame(columns=columns)
-    for k, label in enumerate(table.columns):
-        expected = fit(frame(), benchmark=NAMES[k])
-        found = fit(table, benchmark=label)
-        same(found, expected)
-        assert found.weights_[k] == 0 and found.score(table) == expected.score(frame())
-    with pytest.raises(
-        ValueError,
-        match=r"benchmark must be the label of a column of X.*got 5 and columns \[",
-    ):
-        fit(table, benchmark=5)
+    table, label = frame(columns=columns), columns[2]
+    expected, found = fit(frame(), benchmark="oil"), fit(table, benchmark=label)
+    same(found, expected)
+    assert found.weights_[2] == 0 and found.score(table) == expected.score(frame())
+    words = r"benchmark must be the label of a column of X.*got 5 and columns \["
+    refused(words, table, benchmark=5)
 
 
 def test_a_benchmark_by_its_number_or_by_several_levels():
@@ -562,24 +485,17 @@ def test_a_benchmark_by_its_number_or_by_several_levels():
         fit(frame(), benchmark=[0.4, 0.3, 0.2, 0.1]),
     )
     for wrong in (4, -1, 0.5, True):
-        with pytest.raises(ValueError, match="benchmark must be the label of a column"):
-            fit(returns(), benchmark=wrong)
+        refused("benchmark must be the label of a column", returns(), benchmark=wrong)
 
 
 def test_weights_of_the_periods_in_another_order_are_refused():
     X, weights = frame(), pd.Series(np.linspace(1.0, 2.0, 120), index=DAYS)
     portfolio = fit(X).fit(X, sample_weight=weights)
     same(portfolio, fit(X).fit(X, sample_weight=weights.to_numpy()))
-    for run in (
-        portfolio.fit,
-        portfolio.score,
-        CompositionalPortfolio(constraint="long_only").partial_fit,
-    ):
-        with pytest.raises(
-            ValueError,
-            match=r"sample_weight must .* label '2020-06-16 00:00:00' where X has "
-            r"'2020-01",
-        ):
+    words = r"sample_weight must .* label '2020-06-16 00:00:00' where X has '2020-01"
+    new = CompositionalPortfolio(constraint="long_only")
+    for run in (portfolio.fit, portfolio.score, new.partial_fit):
+        with pytest.raises(ValueError, match=words):
             run(X, sample_weight=weights[::-1])
     # other labels are by position
     portfolio.fit(X, sample_weight=weights.set_axis(range(120)))
@@ -599,40 +515,33 @@ WORDS = {
 NARROW = np.array([WIDE[name] for name in NAMES])
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "plain"),
-    [
+def test_labels_of_assets_that_x_does_not_have():
+    params = {"constraint": (0.0, 0.6), "budget": 1.0, "transaction_cost": 1e-3}
+    cost = pd.DataFrame(WIDE, index=["cost"]) / 1e3
+    for name, given, plain in (
         ("constraint", (0.0, WIDE), (0.0, NARROW)),
         ("previous_weights", pd.Series(WIDE), NARROW),
-        ("transaction_cost", pd.DataFrame(WIDE, index=["cost"]) / 1e3, NARROW / 1e3),
-    ],
-)
-def test_labels_of_assets_that_x_does_not_have(name, given, plain):
-    params = {"constraint": (0.0, 0.6), "budget": 1.0, "transaction_cost": 1e-3}
-    same(fit(frame(), **params | {name: given}), fit(frame(), **params | {name: plain}))
+        ("transaction_cost", cost, NARROW / 1e3),
+    ):
+        found, expected = (fit(frame(), **params | {name: v}) for v in (given, plain))
+        same(found, expected)
 
 
 def test_groups_of_assets_that_x_does_not_have():
-    limits = ["real <= 0.3", "rates <= 0.2"]
-    expected = fit(
-        frame(), linear_constraints=["gold + oil <= 0.3", "bonds <= 0.2"]
-    ).weights_
-    grouped = fit(frame(), groups=WORDS, linear_constraints=limits)
-    np.testing.assert_allclose(grouped.weights_, expected, atol=1e-9)
+    texts = ["gold + oil <= 0.3", "bonds <= 0.2"]
+    expected = fit(frame(), linear_constraints=texts).weights_
+    texts = ["real <= 0.3", "rates <= 0.2"]
+    grouped = fit(frame(), groups=WORDS, linear_constraints=texts).weights_
+    np.testing.assert_allclose(grouped, expected, atol=1e-9)
     table = pd.DataFrame({"sector": pd.Series(WORDS).drop("gold")}).reindex([*WORDS])
-    limited = fit(
-        frame(), groups=table, linear_constraints=["equity <= 0.1"]
-    ).named_weights()
-    assert limited["shares"] <= 0.1 + 1e-9
+    limited = fit(frame(), groups=table, linear_constraints="equity <= 0.1")
+    assert limited.named_weights()["shares"] <= 0.1 + 1e-9
     # a group may have lost all its assets
     left = frame()[["gold", "shares"]]
-    np.testing.assert_allclose(fit(left, groups=WORDS,
-    linear_constraints="rates <= 0.2").weights_, fit(left).weights_,
-                               atol=1e-6)  # fmt: skip
-    with pytest.raises(
-        ValueError, match="none of the assets that 'rates >= 0.2' is about"
-    ):
-        fit(left, groups=WORDS, linear_constraints="rates >= 0.2")
+    found = fit(left, groups=WORDS, linear_constraints="rates <= 0.2").weights_
+    np.testing.assert_allclose(found, fit(left).weights_, atol=1e-6)
+    words = "none of the assets that 'rates >= 0.2' is about"
+    refused(words, left, groups=WORDS, linear_constraints="rates >= 0.2")
 
 
 def test_a_default_for_assets_without_a_label():
@@ -650,19 +559,12 @@ def test_a_default_for_assets_without_a_label():
     assert limited["gold"] >= 0.6 - 1e-9
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
-        {"constraint": (0.0, collections.defaultdict(lambda: 0.5, Gold=0.1, Oil=0.2))},
-        {"transaction_cost": collections.defaultdict(float, Gold=0.1)},
-        {"groups": pd.Series({"Gold": "metal"})},
-    ],
-)
-def test_labels_none_of_which_is_a_column_are_refused(params):
-    with pytest.raises(
-        ValueError, match="must be labelled by columns of X, but is labelled 'Gold'"
-    ):
-        fit(frame(), **{"constraint": (0.0, 1.0), "budget": 1.0} | params)
+def test_labels_none_of_which_is_a_column_are_refused():
+    words = "must be labelled by columns of X, but is labelled 'Gold'"
+    caps = collections.defaultdict(lambda: 0.5, Gold=0.1, Oil=0.2)
+    refused(words, constraint=(0.0, caps), budget=1.0)
+    refused(words, transaction_cost=collections.defaultdict(float, Gold=0.1))
+    refused(words, groups=pd.Series({"Gold": "metal"}))
 
 
 # forms that could be misread
@@ -672,13 +574,10 @@ def test_what_is_no_pair_of_bounds():
     """A pair for each asset, as SciPy has them, or what has no order."""
     pairs = [(0.2, 0.6), (0.3, 0.9), (0.1, 0.4), (0.0, 0.7)]
     words = r"constraint must be .*\(low, high\), got .*a pair for each asset\. Each"
-    for d in (2, 3, 4):
-        for form in (list, tuple, np.array, lambda some: [*map(list, some)]):
-            with pytest.raises(ValueError, match=words):
-                fit(returns(d=d), constraint=form(pairs[:d]), budget=1.0)
+    for d, form in ((2, tuple), (3, list), (4, np.array)):
+        refused(words, returns(d=d), constraint=form(pairs[:d]), budget=1.0)
     for wrong in ({0: 0, 1: 1}, {0.0, 1.0}, "01", np.array(1.0)):
-        with pytest.raises(ValueError, match="constraint must be None, 'long_only' or"):
-            fit(frame(), constraint=wrong)
+        refused("constraint must be None, 'long_only' or", constraint=wrong)
 
 
 def test_bounds_of_two_assets():
@@ -695,23 +594,16 @@ def test_bounds_of_two_assets():
 
 def test_a_lazy_frame_is_to_be_collected():
     X = pl.DataFrame(returns(), schema=NAMES)
-    portfolio = CompositionalPortfolio(constraint="long_only", random_state=0).fit(X)
+    portfolio = fit(X)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for run in (
-            portfolio.fit,
-            portfolio.partial_fit,
-            portfolio.predict,
-            portfolio.score,
-        ):
-            with pytest.raises(
-                ValueError, match=r"X must be in memory, got a LazyFrame.*collect\(\)"
-            ):
+        for run in (portfolio.fit, portfolio.predict, portfolio.score):
+            words = r"X must be in memory, got a LazyFrame.*collect\(\)"
+            with pytest.raises(ValueError, match=words):
                 run(X.lazy())
 
 
 COLUMNS = {
-    "integers": [10, 20, 30, 40],
     "levels": pd.MultiIndex.from_product([["US", "EU"], ["bonds", "shares"]]),
     "tuples": [("a", 1), ("a", 2), ("b", 1), ("b", 2)],
     "text": NAMES,
@@ -734,11 +626,11 @@ def test_weights_have_the_labels_of_the_columns(kind):
         portfolio.fit(X.to_numpy()).named_weights()
 
 
-@pytest.mark.parametrize("form", ["array", "frame", "file"])
+@pytest.mark.parametrize("form", ["frame", "file"])
 def test_weights_of_the_periods_are_checked_where_they_come_in(form, tmp_path):
     """By fit, score and partial_fit alike, before forecasts and a benchmark use
     them."""
-    X = {"array": returns(), "frame": frame()}.get(form)
+    X = frame()
     if form == "file":
         np.save(tmp_path / "returns.npy", returns())
         X = np.load(tmp_path / "returns.npy", mmap_mode="r")

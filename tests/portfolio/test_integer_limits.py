@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from definitions import make_returns
-from helpers import Callback, slow_but
+from helpers import Callback, few_of, slow_but
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
@@ -21,28 +21,29 @@ from sk_stormc.plotting import FrontierDisplay
 
 pytest.importorskip("pyscipopt")
 
-R = make_returns(40, 7, seed=3)
-NAMES = list("abcdefg")
+R = make_returns(24, 5, seed=3)
+NAMES = list("abcde")
 TABLE = pd.DataFrame(R, columns=NAMES)
 AVERSION = {"variance": 60.0, "semivariance": 60.0}
 MEASURES = {
     "variance": {}, "semivariance": {}, "semideviation of order 1": {"order": 1},
     "semideviation": {},
     "downside of order 1": {"order": 1}, "downside": {}, "cvar": {"confidence": 0.8},
-    "cdar": {"confidence": 0.8},
+    "cdar": {"confidence": 0.8}, "gini": {},
 }  # fmt: skip
+LARGEST = {"cdar": 0.03, "gini": 0.013}  # risk that is allowed, instead of 0.011
 GOALS = {
     "utility": {},
     "ratio": {"objective": "ratio"},
     "max_risk": {"max_risk": 0.011},
 }
-HELD = np.array([0.5, 0.0, 0.0, 0.5, 0.0, 0.0, 0.0])
+HELD = np.array([0.5, 0.0, 0.0, 0.5, 0.0])
 LIMITS = {
     "costs and turnover": {"previous_weights": HELD, "transaction_cost": 3e-4,
     "max_turnover": 1.4, "half_life": 30.0},
-    "sectors and benchmark": {"groups": list("uuuvvvv"),
+    "sectors and benchmark": {"groups": list("uuvvv"),
     "linear_constraints": "u >= 0.3",
-                              "benchmark": R[:, :4].mean(axis=1)},
+                              "benchmark": R[:, :3].mean(axis=1)},
     "l1": {"constraint": (-0.4, 0.9), "l1": 2e-4},
 }  # fmt: skip
 
@@ -63,41 +64,29 @@ def fit(X=R, sample_weight=None, **params):
 def with_measure(name, goal="utility", **params):
     measure = name.split()[0]
     aversion = {"risk_aversion": AVERSION.get(measure, 1.0)}
-    if measure == "cdar" and goal == "max_risk":
-        params["max_risk"] = 0.03
+    if goal == "max_risk":
+        params["max_risk"] = LARGEST.get(measure, 0.011)
     return aversion | MEASURES[name] | GOALS[goal] | {"risk_measure": measure} | params
 
 
-def best_of_all(most, min_held=0.0, sample_weight=None, **params):
+def best_of_all(most, min_held=0.0, X=R, **params):
     """The objective of the best portfolio of all choices of assets and signs, with the
     bounds 0 of the others."""
     low, high = params.pop("constraint", (0.0, 0.7))
-    low, high, least = (np.broadcast_to(bound, 7) for bound in (low, high, min_held))
-    values = []
-    for size in range(1 if least.any() else most, most + 1):
-        for chosen in itertools.combinations(range(7), size):
-            for signs in itertools.product(
-                (1, -1) if least.any() and (low < 0).any() else (1,), repeat=size
-            ):
-                lows, highs, j, up = (
-                    np.zeros(7),
-                    np.zeros(7),
-                    list(chosen),
-                    np.array(signs) > 0,
-                )
-                lows[j], highs[j] = low[j], high[j]
-                if least.any():
-                    lows[j], highs[j] = (
-                        np.where(up, least[j], low[j]),
-                        np.where(up, high[j], -least[j]),
-                    )
-                try:
-                    portfolio = fit(
-                        R, sample_weight, constraint=(lows, highs), **params
-                    )
-                except ValueError:  # no portfolio of these assets
-                    continue
-                values.append(portfolio.loss_curve_[-1])
+    low, high, least = (np.broadcast_to(bound, 5) for bound in (low, high, min_held))
+    smallest, values = 1 if least.any() else most, []
+    below = least.any() and (low < 0).any()
+    for signs in itertools.product((0, 1, -1) if below else (0, 1), repeat=5):
+        held = np.array(signs)
+        if not smallest <= np.count_nonzero(held) <= most:
+            continue
+        lows = np.where(held > 0, least if least.any() else low, low * (held < 0))
+        highs = np.where(held > 0, high, -least * (held < 0))
+        try:
+            portfolio = fit(X, constraint=(lows, highs), **params)
+        except ValueError:  # no portfolio of these assets
+            continue
+        values.append(portfolio.loss_curve_[-1])
     return min(values)
 
 
@@ -108,22 +97,16 @@ def check(portfolio, best, most, least=0.0, low=0.0, high=0.7):
     size = abs(best) if portfolio.objective == "ratio" else np.std(R @ w)
     assert value == pytest.approx(best, abs=1e-6 * size)
     assert portfolio.solver_ == "scip" and portfolio.stop_reason_ == "converged"
-    assert (
-        0 <= portfolio.dual_gap_ <= 1e-4 * size
-        and value - portfolio.dual_gap_ <= best + 1e-7 * size
-    )
-    assert (
-        np.count_nonzero(w) <= most
-        and (np.abs(w[w != 0]) >= np.broadcast_to(least, 7)[w != 0] - 1e-9).all()
-    )
-    assert (
-        (w >= low).all()
-        and (w <= high).all()
-        and w.sum() == pytest.approx(1, abs=1e-12)
-    )
+    assert 0 <= portfolio.dual_gap_ <= 1e-4 * size
+    assert value - portfolio.dual_gap_ <= best + 1e-7 * size
+    assert np.count_nonzero(w) <= most
+    assert (np.abs(w[w != 0]) >= np.broadcast_to(least, 5)[w != 0] - 1e-9).all()
+    assert (w >= low).all()
+    assert (w <= high).all()
+    assert w.sum() == pytest.approx(1, abs=1e-12)
 
 
-QUICK = ("semivariance", "utility"), ("cvar", "ratio"), ("variance", "max_risk")
+QUICK = ("gini", "utility"), ("cvar", "ratio"), ("variance", "max_risk")
 CASES = [
     pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
     for case in itertools.product(MEASURES, GOALS)
@@ -133,26 +116,24 @@ CASES = [
 @pytest.mark.parametrize(("measure", "goal"), CASES)
 def test_the_best_of_all_choices(measure, goal):
     params = with_measure(measure, goal)
-    portfolio = fit(max_assets=2, **params)
-    check(portfolio, best_of_all(2, **params), 2)
+    X = R[:12] if measure == "gini" else R  # it takes long
+    portfolio = fit(X, max_assets=2, **params)
+    check(portfolio, best_of_all(2, X=X, **params), 2)
     if goal == "max_risk":
         only = {
             "max_risk": None,
             "constraint": (portfolio.weights_, portfolio.weights_),
             "risk_aversion": np.inf,
         }
-        risk = fit(**params | only).loss_curve_[-1]
+        risk = fit(X, **params | only).loss_curve_[-1]
         risk = risk**0.5 if measure in AVERSION else risk
-        assert risk <= (0.03 if measure == "cdar" else 0.011) * (1 + 1e-7)
+        assert risk <= params["max_risk"] * (1 + 1e-7)
 
 
-MIXED = [
-    pytest.param(*case, marks=() if k == 19 else pytest.mark.slow)
-    for k, case in enumerate(itertools.product(MEASURES, LIMITS))
-]
+MIXED = zip(MEASURES, itertools.cycle(LIMITS), strict=False)
 
 
-@pytest.mark.parametrize(("measure", "limits"), MIXED)
+@pytest.mark.parametrize(("measure", "limits"), few_of(MIXED, 7))
 def test_with_other_limits_and_costs(measure, limits):
     params = with_measure(measure) | LIMITS[limits]
     low, high = params.get("constraint", (0.0, 0.7))
@@ -162,13 +143,13 @@ def test_with_other_limits_and_costs(measure, limits):
     if "max_turnover" in params:
         assert np.abs(w - HELD).sum() <= 1.4 + 1e-8
     if "groups" in params:
-        assert w[:3].sum() >= 0.3 - 1e-8
+        assert w[:2].sum() >= 0.3 - 1e-8
 
 
 def test_a_least_weight_of_each_asset_alone():
     """Short positions are at least as large in absolute value; without `max_assets`
     only the least weight counts."""
-    least = pd.Series([0.3, 0.25, 0.3, 0.2, 0.3, 0.3, 0.35], index=NAMES)
+    least = pd.Series([0.3, 0.25, 0.3, 0.2, 0.35], index=NAMES)
     params = {"risk_aversion": 10.0, "constraint": (-0.35, 0.8)}
     by_label = fit(TABLE[NAMES[::-1]], max_assets=3, min_held=least, **params)
     w = by_label.named_weights()[NAMES]
@@ -183,9 +164,9 @@ def test_a_least_weight_of_each_asset_alone():
 
 @pytest.mark.parametrize("measure", slow_but(["variance", "cvar"], "cvar"))
 def test_any_unit_of_the_returns_and_weights_of_periods(measure):
-    params, p = with_measure(measure, max_assets=2), np.arange(40) % 3.0
+    params, p = with_measure(measure, max_assets=2), np.arange(24) % 3.0
     expected = fit(R, p, **params)
-    for unit in (1e-9, 1e4):
+    for unit in (1e-9,):
         aversion = params["risk_aversion"] / (unit if measure == "variance" else 1.0)
         scaled = fit(unit * R, p, **params | {"risk_aversion": aversion})
         np.testing.assert_allclose(scaled.weights_, expected.weights_, atol=1e-6)
@@ -194,21 +175,16 @@ def test_any_unit_of_the_returns_and_weights_of_periods(measure):
 
 
 def test_limits_that_do_not_bind_change_nothing():
-    free, loose = fit(risk_measure="cvar"), fit(risk_measure="cvar", max_assets=7)
+    free, loose = fit(risk_measure="cvar"), fit(risk_measure="cvar", max_assets=5)
     np.testing.assert_allclose(loose.weights_, free.weights_, atol=1e-9)
-    assert (
-        loose.dual_gap_ == pytest.approx(free.dual_gap_, abs=1e-12)
-        and loose.solver_ == "scip"
-    )
+    assert loose.dual_gap_ == pytest.approx(free.dual_gap_, abs=1e-12)
+    assert loose.solver_ == "scip"
 
 
 def test_limits_that_contradict_each_other_are_named():
-    sectors = {"tech": ["a", "b"], "oil": ["c", "d"], "banks": ["e", "f"]}
-    groups = {name: sector for sector, names in sectors.items() for name in names} | {
-        "g": "other"
-    }
+    groups = ["tech", "tech", "oil", "banks", "other"]
     rows = ["tech >= 0.2", "oil >= 0.2", "banks >= 0.2", "other <= 0.5"]
-    for goal in GOALS:
+    for goal in ("utility", "max_risk"):
         with pytest.raises(
             ValueError, match=r"max_assets=2.*tech >= 0.2.*oil >= 0.2.*banks >= 0.2"
         ) as error:
@@ -223,7 +199,7 @@ def test_limits_that_contradict_each_other_are_named():
     with pytest.raises(ValueError, match="min_held"):
         fit(min_held=0.6)
     with pytest.raises(ValueError, match="max_assets=2 and max_turnover=0.1"):
-        fit(max_assets=2, previous_weights=np.full(7, 1 / 7), max_turnover=0.1)
+        fit(max_assets=2, previous_weights=np.full(5, 0.2), max_turnover=0.1)
     least = (
         fit(max_assets=1, risk_aversion=np.inf, constraint="long_only").loss_curve_[-1]
         ** 0.5
@@ -235,50 +211,17 @@ def test_limits_that_contradict_each_other_are_named():
 
 def test_bounds_and_weights_of_any_size():
     """SCIP takes numbers from 1e20 on for infinite ones."""
-    expected = CompositionalPortfolio(max_assets=2).fit(R)
-    for bound in (1e15, 1e19, 1e300):
-        wide = CompositionalPortfolio(max_assets=2, constraint=(-bound, bound)).fit(R)
+    few = R[:, :3]
+    expected = CompositionalPortfolio(max_assets=2).fit(few)
+    for bound in (1e19, 1e300):
+        wide = CompositionalPortfolio(max_assets=2, constraint=(-bound, bound)).fit(few)
         assert np.allclose(wide.weights_, expected.weights_)
-    for least in (1e20, 1e300):
-        with pytest.raises(ValueError, match="min_held must be in the unit of the wei"):
-            CompositionalPortfolio(min_held=least).fit(R)
-    large = CompositionalPortfolio(min_held=50.0, budget=1.0, max_assets=3).fit(R)
+    with pytest.raises(ValueError, match="min_held must be in the unit of the wei"):
+        CompositionalPortfolio(min_held=1e20).fit(few)
+    large = CompositionalPortfolio(min_held=50.0, budget=1.0, max_assets=2).fit(few)
     held = large.weights_[large.weights_ != 0]
     assert len(held) == 2 and abs(held).min() >= 50 * (1 - 1e-9)
     assert np.isclose(held.sum(), 1)
-
-
-def test_what_has_no_integer_limits_is_refused(tmp_path, monkeypatch):
-    for risk in ("entropic", "evar"):
-        with pytest.raises(ValueError, match=f"max_assets=2.*{risk}"):
-            fit(max_assets=2, risk_measure=risk)
-    with pytest.raises(ValueError, match="min_held.*order=1 or 2"):
-        fit(min_held=0.1, risk_measure="downside", order=3)
-    for solver in ("newton", "moments", "storm-c"):
-        with pytest.raises(
-            ValueError, match="max_assets=2 needs solver='auto' or 'scip'"
-        ):
-            fit(max_assets=2, solver=solver)
-    with pytest.raises(
-        AttributeError, match="min_held cannot be used with partial_fit"
-    ):
-        CompositionalPortfolio(constraint="long_only", min_held=0.1).partial_fit(R)
-    file = np.memmap(tmp_path / "returns", dtype=float, mode="w+", shape=R.shape)
-    file[:] = R
-    with pytest.raises(ValueError, match="max_assets=2 needs returns in memory"):
-        fit(file, max_assets=2)
-    for wrong in (
-        {"max_assets": 0},
-        {"max_assets": 1.5},
-        {"min_held": -0.1},
-        {"min_held": [0.1]},
-        {"time_limit": 0},
-    ):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            fit(**wrong)
-    monkeypatch.setitem(sys.modules, "pyscipopt", None)
-    with pytest.raises(ImportError, match=r"sk_stormc\[integer\]"):
-        fit(max_assets=2)
 
 
 HARD = (
@@ -289,22 +232,15 @@ HARD = (
 
 
 def hard(**params):
-    given = {
-        "risk_aversion": np.inf,
-        "constraint": "long_only",
-        "max_assets": 8,
-        "min_held": 0.02,
-    }
-    return CompositionalPortfolio(**given | params)
+    given = {"risk_aversion": np.inf, "max_assets": 8, "min_held": 0.02}
+    return CompositionalPortfolio(constraint="long_only", **given | params)
 
 
 def check_early(portfolio):
     w = portfolio.weights_
-    assert (
-        w.sum() == pytest.approx(1)
-        and np.count_nonzero(w) <= 8
-        and w[w != 0].min() >= 0.02 - 1e-9
-    )
+    assert w.sum() == pytest.approx(1)
+    assert np.count_nonzero(w) <= 8
+    assert w[w != 0].min() >= 0.02 - 1e-9
     assert 0 < portfolio.dual_gap_ < portfolio.loss_curve_[-1]
     assert (np.diff(portfolio.loss_curve_) <= 0).all() and portfolio.n_iter_ >= 1
 
@@ -371,15 +307,15 @@ def test_a_warm_start_begins_at_the_last_portfolio():
         cold = clone(portfolio).set_params(max_iter=1).fit(R)
         warm = portfolio.set_params(max_iter=1, warm_start=True).fit(R)
     assert warm.loss_curve_[0] < cold.loss_curve_[0] - 1e-5
-    with pytest.raises(ValueError, match="7 assets fitted before, got 6"):
-        warm.fit(R[:, :6])
+    with pytest.raises(ValueError, match="5 assets fitted before, got 4"):
+        warm.fit(R[:, :4])
 
 
 def test_a_frontier_and_a_walk_keep_the_limits():
     portfolio = CompositionalPortfolio(
         max_assets=2, min_held=0.1, constraint="long_only", risk_measure="cvar"
     )
-    display = FrontierDisplay.from_estimator(portfolio, R, risk_aversions=[0.3, 3.0])
-    result = walk_forward(portfolio.set_params(warm_start=True), R, window=30)
+    display = FrontierDisplay.from_estimator(portfolio, R, risk_aversions=[0.3])
+    result = walk_forward(portfolio.set_params(warm_start=True), R, window=18)
     for w in (*display.weights_, *result.weights_after):
         assert np.count_nonzero(w) <= 2 and w[w != 0].min() >= 0.1 - 1e-9

@@ -2,21 +2,18 @@
 the risk measures that they have."""
 
 import pickle
-import re
 import warnings
 
 import numpy as np
 import pytest
 from definitions import make_returns, utility
-from helpers import few_of, slow_but
+from helpers import slow_but
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc import AutomaticSTORM, CompositionalPortfolio
-from sk_stormc.problems import PortfolioProblem
+from sk_stormc import CompositionalPortfolio
 from sk_stormc.solvers import SOLVERS
 
 SMALL, LARGE = 400, 3000  # full batches, and minibatches
-TAILS = ("cvar", "evar", "semideviation", "downside", "cdar")
 LONG = {"constraint": "long_only"}
 
 
@@ -24,11 +21,9 @@ def mixed_returns(n=SMALL, d=8, seed=0):
     """A market factor and each asset's own noise; up to two orders of magnitude between
     the assets."""
     rng = np.random.default_rng(seed)
-    load, own, mean = (
-        rng.uniform(0.5, 1.5, d),
-        rng.uniform(0.3, 1, d),
-        rng.normal(0.05, 0.15, d),
-    )
+    load = rng.uniform(0.5, 1.5, d)
+    own = rng.uniform(0.3, 1, d)
+    mean = rng.normal(0.05, 0.15, d)
     return (
         load * rng.normal(size=(n, 1)) + own * rng.normal(size=(n, d)) + mean
     ) * 10 ** rng.uniform(-1, 1, d)
@@ -50,8 +45,9 @@ def same_bits(a, b):
     np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("solver", ["storm-c", "lbfgs", "sarah-c", "vrsc-pg"])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("solver", "weighted"), [("storm-c", True), ("lbfgs", True), ("sarah-c", False)]
+)
 def test_unconstrained_weights_solve_the_normal_equations(solver, weighted):
     R, p = mixed_returns(LARGE), np.ones(LARGE) / LARGE
     sample_weight = (
@@ -85,17 +81,12 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("n", slow_but([SMALL, LARGE], LARGE))
 @pytest.mark.parametrize(
     ("solver", "case"),
-    [
-        *[("storm-c", case) for case in CASES],
-        ("lbfgs", "box of arrays"),
-        ("lbfgs", "l1"),
-    ],
+    [*[("storm-c", case) for case in CASES], ("lbfgs", "box of arrays")],
 )
-def test_the_optimum_under_constraints(solver, case, n):
-    R, params = mixed_returns(n), CASES[case]
+def test_the_optimum_under_constraints(solver, case):
+    R, params = mixed_returns(LARGE), CASES[case]
     w, best = fit(R, solver, **params).weights_, fit(R, "newton", **params)
     costs = {
         "l1": params.get("l1", 0.0),
@@ -131,27 +122,24 @@ def test_the_optimum_under_constraints(solver, case, n):
 
 @pytest.mark.parametrize("measure", ["semivariance", "entropic"])
 @pytest.mark.parametrize(
-    "params", few_of([{}, LONG, {"constraint": (-0.1, 0.2), "budget": 0.5}], 0, 2)
+    ("solver", "params"),
+    [
+        ("lbfgs", {}),
+        ("storm-c", {}),
+        ("storm-c", {"constraint": (-0.1, 0.2), "budget": 0.5}),
+    ],
 )
-def test_other_smooth_measures(measure, params):
-    R, given = (
-        mixed_returns(LARGE) / 3,
-        {"risk_measure": measure, "risk_aversion": 2.0, **params},
-    )
-    best = fit(R, "newton", **given).loss_curve_[-1]
-    for solver in ("storm-c", *["lbfgs"] * (not params)):
-        portfolio = fit(R, solver, **given)
-        assert portfolio.stop_reason_ == "converged"
-        assert abs(utility(portfolio.weights_, R, measure, 2.0) - best) <= 1e-5 * abs(
-            best
-        )
-        assert portfolio.score(R) == pytest.approx(
-            -utility(portfolio.weights_, R, measure, 2.0), rel=1e-9
-        )
+def test_other_smooth_measures(measure, solver, params):
+    R = mixed_returns(LARGE) / 3
+    given = {"risk_measure": measure, "risk_aversion": 2.0, **params}
+    best, portfolio = fit(R, "newton", **given).loss_curve_[-1], fit(R, solver, **given)
+    value = utility(portfolio.weights_, R, measure, 2.0)
+    assert portfolio.stop_reason_ == "converged"
+    assert value == pytest.approx(best, rel=1e-5)
+    assert portfolio.score(R) == pytest.approx(-value, rel=1e-9)
 
 
-@pytest.mark.parametrize("n", slow_but([SMALL, LARGE], SMALL))
-def test_cash_among_assets_of_very_different_units(n):
+def test_cash_among_assets_of_very_different_units(n=SMALL):
     """Nothing curves the objective along cash: between bounds it is at one, however
     large the risk aversion."""
     R = np.c_[mixed_returns(n, 3) * [1, 10, 0.1], np.full(n, 0.05)]
@@ -164,31 +152,28 @@ def test_cash_among_assets_of_very_different_units(n):
         assert portfolio.stop_reason_ == "converged"
     assert portfolio.weights_[3] == pytest.approx(0.5, abs=1e-9)
     constant = fit(np.full((n, 4), 0.3), **LONG)
-    assert abs(constant.weights_.sum() - 1) <= 1e-10 and constant.loss_curve_[
-        -1
-    ] == pytest.approx(-0.3, rel=1e-12)
+    assert abs(constant.weights_.sum() - 1) <= 1e-10
+    assert constant.loss_curve_[-1] == pytest.approx(-0.3, rel=1e-12)
 
 
-@pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c", "lbfgs", "scgd"))
+@pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c", "scgd"))
 def test_float32_returns_give_float32_weights(solver):
     exact = solver in ("storm-c", "lbfgs")
-    R, params = (
-        mixed_returns(LARGE if exact else SMALL),
-        {"constraint": (-0.1, 0.2), "tol": 1e-4, "max_iter": 60},
+    R, params = mixed_returns(), {"constraint": (-0.1, 0.2), "tol": 1e-4}
+    single, double = (
+        quiet(r, solver, max_iter=60, **params) for r in (R.astype(np.float32), R)
     )
-    single, double = (quiet(r, solver, **params) for r in (R.astype(np.float32), R))
-    assert (
-        single.weights_.dtype
-        == single.predict(R.astype(np.float32)).dtype
-        == np.float32
-    )
+    predicted = single.predict(R.astype(np.float32))
+    assert single.weights_.dtype == predicted.dtype == np.float32
     assert single.loss_curve_[-1] == pytest.approx(
         double.loss_curve_[-1], rel=1e-3 if exact else 0.2
     )
 
 
-@pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic"])
-@pytest.mark.parametrize("solver", ["storm-c", "lbfgs", "asc-pg"])
+@pytest.mark.parametrize(
+    ("solver", "measure"),
+    [("storm-c", "semivariance"), ("lbfgs", "entropic"), ("asc-pg", "variance")],
+)
 def test_weighting_a_period_k_times_is_repeating_it(solver, measure):
     R, k = mixed_returns(200) + 0.1, np.random.default_rng(0).integers(0, 4, 200)
     params = {
@@ -227,7 +212,7 @@ def test_the_unit_of_sample_weights_does_not_matter():
 # warm starts
 
 
-@pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c", "lbfgs", "scgd"))
+@pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c", "scgd"))
 def test_a_warm_start_continues_from_the_weights(solver):
     R = mixed_returns(LARGE)
     R /= R.std(0)  # "storm-c-paper" has no scales of its own
@@ -237,21 +222,17 @@ def test_a_warm_start_continues_from_the_weights(solver):
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        portfolio, cold = (
-            fit(R, solver, warm_start=True, **params),
-            fit(R, solver, **params),
-        )
+        portfolio = fit(R, solver, warm_start=True, **params)
+        cold = fit(R, solver, **params)
         weights, first = portfolio.weights_, portfolio.loss_curve_
         same_bits(cold.weights_, weights)  # nothing to start from yet
         portfolio.fit(R)
     assert portfolio.loss_curve_[0] == pytest.approx(first[-1], rel=1e-12)
-    assert (
-        portfolio.loss_curve_[0] < cold.loss_curve_[0]
-        and portfolio.loss_curve_[-1] < first[-1]
-    )
+    assert portfolio.loss_curve_[0] < cold.loss_curve_[0]
+    assert portfolio.loss_curve_[-1] < first[-1]
 
 
-@pytest.mark.parametrize("solver", ["auto", "newton", "moments"])
+@pytest.mark.parametrize("solver", ["newton", "moments"])
 def test_a_warm_start_does_not_change_exact_fits(solver):
     R = mixed_returns()
     warm, cold = (
@@ -269,10 +250,8 @@ def test_tol_of_a_warm_start_is_relative_to_the_first_start():
     portfolio = fit(R, tol=1e-3, warm_start=True, **LONG)
     later = R + 0.01 * mixed_returns(LARGE, seed=5)
     cold = fit(later, tol=1e-3, **LONG)
-    assert (
-        portfolio.fit(later).n_iter_ < cold.n_iter_ / 2
-        and portfolio.loss_curve_[0] < cold.loss_curve_[0]
-    )
+    assert portfolio.fit(later).n_iter_ < cold.n_iter_ / 2
+    assert portfolio.loss_curve_[0] < cold.loss_curve_[0]
     portfolio.set_params(constraint=(-0.1, 0.2), tol=1e-9).fit(R)
     np.testing.assert_allclose(
         portfolio.weights_, fit(R, constraint=(-0.1, 0.2)).weights_, atol=1e-5
@@ -287,16 +266,10 @@ def test_tol_of_a_warm_start_is_relative_to_the_first_start():
 
 
 @pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic"])
-@pytest.mark.parametrize(
-    "params", few_of([LONG, {"constraint": (-0.4, 0.4), "budget": 1.0, "l1": 1e-5}], 1)
-)
-def test_the_gap_of_a_fit_that_ends_early(measure, params):
+def test_the_gap_of_a_fit_that_ends_early(measure):
     R = make_returns(1200, 10, 7)
-    given = {
-        "risk_measure": measure,
-        "risk_aversion": 20.0,
-        **params,
-    }
+    given = {"risk_measure": measure, "risk_aversion": 20.0, "l1": 1e-5}
+    given |= {"constraint": (-0.4, 0.4), "budget": 1.0}
     best = fit(R, "newton", **given).loss_curve_[-1]
     for solver in ("storm-c", "sarah-c"):
         early = quiet(R, solver, max_iter=4, **given)
@@ -310,59 +283,7 @@ def test_the_gap_takes_all_feasible_weights_into_account():
     R = make_returns(60, 40)
     R[:, 7] += 0.05
     for params in (LONG, {"constraint": (-1.0, 1.0), "budget": 1.0}):
-        for measure in ("variance", "semivariance"):
-            early = quiet(
-                R, risk_measure=measure, risk_aversion=0.1, max_iter=1, **params
-            )
-            best = fit(R, "newton", risk_measure=measure, risk_aversion=0.1, **params)
-            assert (
-                early.dual_gap_ >= early.loss_curve_[-1] - best.loss_curve_[-1] - 1e-12
-            )
-
-
-def test_returns_in_a_file(tmp_path):
-    R = make_returns(300)
-    np.save(tmp_path / "returns.npy", R)
-    file = np.load(tmp_path / "returns.npy", mmap_mode="r")
-    for measure in ("variance", "entropic"):
-        portfolio = fit(file, risk_measure=measure, tol=1e-4, **LONG)
-        best = fit(R, "newton", risk_measure=measure, **LONG).loss_curve_[-1]
-        assert (
-            -1e-9
-            <= portfolio.loss_curve_[-1] - best
-            <= min(portfolio.dual_gap_ + 1e-12, 1e-4 * abs(best))
-        )
-
-
-def test_lbfgs_names_the_constraint_that_it_cannot_take():
-    with pytest.raises(ValueError, match="constraint='long_only' is.*got the penalty"):
-        fit(make_returns(60), "lbfgs", **LONG)
-
-
-# risk measures with the exact method only
-
-
-@pytest.mark.parametrize("measure", TAILS)
-def test_tail_risks_have_the_exact_method_only(measure):
-    R, words = (
-        make_returns(60),
-        "risk_measure 'variance', 'semivariance' and 'entropic'",
-    )
-    given = {"risk_measure": measure, **LONG}
-    for solver in (*SOLVERS, "moments", AutomaticSTORM()):
-        name = re.escape(f"solver={solver!r} has {words}; take 'auto' or 'newton' for ")
-        with pytest.raises(ValueError, match=f"^{name}{measure!r}$"):
-            # before any work: the returns are not even read
-            CompositionalPortfolio(solver, **given).fit("no returns")
-    with pytest.raises(ValueError, match=f"has {words}"):
-        CompositionalPortfolio(**given).set_params(solver__batch_size=16).fit(R)
-    found = [
-        fit(R, solver, tol=1e-4, **given).weights_ for solver in ("auto", "newton")
-    ]
-    same_bits(*found)
-    with pytest.raises(ValueError, match=f"^risk_measure must be .*'{measure}'"):
-        PortfolioProblem(R, risk_measure=measure)
-    with pytest.raises(
-        ValueError, match=f"^risk_measure='{measure}' needs .* 4096 assets .*4097"
-    ):
-        fit(np.ones((3, 4097)), "auto", **given)
+        given = {"risk_measure": "semivariance", "risk_aversion": 0.1, **params}
+        early, best = quiet(R, max_iter=1, **given), fit(R, "newton", **given)
+        true = early.loss_curve_[-1] - best.loss_curve_[-1]
+        assert early.dual_gap_ >= true - 1e-12

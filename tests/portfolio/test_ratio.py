@@ -30,8 +30,8 @@ def ratio(X, sample_weight=None, **params):
 
 def test_without_bounds_it_is_the_tangency_portfolio():
     """A third of plain maximum Sharpe ratios warned at the optimum."""
-    for seed in range(6):
-        R = np.random.default_rng(seed).normal(5e-4, 0.01, (500, 10))
+    for seed in range(3):
+        R = np.random.default_rng(seed).normal(5e-4, 0.01, (300, 8))
         tangency = np.linalg.solve(np.cov(R.T, bias=True), R.mean(axis=0))
         portfolio = ratio(R, constraint=None, budget=1.0)
         assert portfolio.score(R) == pytest.approx(
@@ -52,9 +52,8 @@ def test_nearly_riskless_columns_and_near_copies(measure, order):
     for bounds in ({}, {"constraint": (0, 0.6)}):
         portfolio = ratio(R, risk_measure=measure, order=order, **bounds)
         alone = R[:, 0].mean() / risk(R[:, 0], measure, order=order)
-        assert portfolio.stop_reason_ == "converged" and -portfolio.loss_curve_[
-            -1
-        ] >= alone * (1 - 1e-9)
+        assert portfolio.stop_reason_ == "converged"
+        assert -portfolio.loss_curve_[-1] >= alone * (1 - 1e-9)
         assert 0 <= portfolio.dual_gap_ + 1e-9 <= 1e-4 * -portfolio.loss_curve_[-1]
     R = rng.normal(5e-4, 0.01, (300, 2))
     R[:, 1] = R[:, 0] + 1e-7 * rng.normal(size=300)
@@ -65,10 +64,12 @@ def test_nearly_riskless_columns_and_near_copies(measure, order):
     )
 
 
-@pytest.mark.parametrize("measure", PROPORTIONAL)
+@pytest.mark.parametrize(
+    "measure", slow_but(PROPORTIONAL, "variance", "cvar", "downside")
+)
 def test_the_gap_covers_an_asset_minus_its_near_copy(measure):
     """For all but CDaR, some portfolio was above the ratio plus its gap."""
-    for seed in range(6):
+    for seed in range(4):
         rng = np.random.default_rng(seed)
         r = rng.normal(1e-5, 0.01, 60)
         difference = 0.01 * 10.0 ** rng.uniform(-8, -5) * rng.normal(0.2, 1, 60)
@@ -105,7 +106,7 @@ def test_cutting_planes_end_without_progress():
     assert portfolio.stop_reason_ == "converged"
 
 
-@pytest.mark.parametrize("measure", PROPORTIONAL[:-1])
+@pytest.mark.parametrize("measure", ["semivariance", "cvar", "evar"])
 def test_a_ratio_without_a_maximum(measure):
     """Semivariance "converged" with a gap of 8e7."""
     R = make_returns()
@@ -119,8 +120,8 @@ def test_a_ratio_without_a_maximum(measure):
 
 
 def test_the_standard_deviation_is_never_beyond_the_limit():
-    R = make_returns(seed=1)
-    for limit in (0.9, 1.0, 1.2):
+    R = make_returns(80, seed=1)
+    for limit in (0.9, 1.2):
         limit *= R.std(axis=0).min()
         assert (R @ fit(R, max_risk=limit).weights_).std() <= limit * (1 + 1e-9)
     # which does not bind
@@ -133,39 +134,19 @@ def test_the_standard_deviation_is_never_beyond_the_limit():
     np.testing.assert_allclose(np.c_[np.ones(6), S @ w] @ coefficients, m, atol=1e-8)
 
 
-def test_invalid_limits_of_a_risk():
-    R = make_returns()
-    smallest = (R @ fit(R, risk_aversion=np.inf).weights_).std()
-    with pytest.raises(
-        ValueError,
-        match=rf"max_risk must be at least {smallest:.6g}, the least risk .*got 0.0001",
-    ):
-        fit(R, max_risk=0.0001)
-    with pytest.raises(ValueError, match="max_risk needs a risk apart"):
-        fit(R, max_risk=0.1, risk_measure="entropic")
-    with pytest.raises(
-        ValueError, match="max_risk must be None with objective='ratio'"
-    ):
-        ratio(R, max_risk=0.1)
-    with pytest.raises(ValueError, match="max_risk must be"):
-        fit(R, max_risk=0)
-
-
 @pytest.mark.parametrize("measure", slow_but(["cvar", "cdar", "variance"], "cvar"))
 def test_a_limit_equal_to_the_least_risk(measure):
     """The mixture with the least risk moved by 1e-9 a step, for hours."""
-    R = make_returns()
+    R = make_returns(60)
     w = fit(R, risk_measure=measure, risk_aversion=np.inf).weights_
     smallest = risk(R @ w, measure)
-    for above in (1e-15, 1e-14, 4e-14, 1e-12):
+    for above in (1e-15, 4e-14):
         limit = smallest * (1 + above)
         found = fit(R, risk_measure=measure, max_risk=limit).weights_
         assert risk(R @ found, measure) <= limit * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(
-    "measure", slow_but(["variance", "cvar", "downside", "cdar"], "variance", "cvar")
-)
+@pytest.mark.parametrize("measure", slow_but(["cvar", "downside", "cdar"], "cvar"))
 def test_a_limit_of_the_risk_sets_the_size(measure):
     """Such fits were refused, "because the best portfolio is the empty one"."""
     R = make_returns(100, 4)
@@ -175,51 +156,6 @@ def test_a_limit_of_the_risk_sets_the_size(measure):
     portfolio = fit(R, risk_measure=measure, constraint=None, max_risk=0.01)
     assert -portfolio.loss_curve_[-1] == pytest.approx(0.01 * largest, rel=1e-6)
     assert portfolio.dual_gap_ <= 1e-4 * 0.01 * largest
-
-
-@pytest.mark.parametrize("measure", slow_but(["cvar", "downside"], "cvar"))
-def test_a_limit_of_the_risk_without_some_bounds(measure):
-    """These ended up to 100 % away, with a warning."""
-    R = make_returns(100, 4)
-    low = np.array([-np.inf, -np.inf, 0.0, 0.0])
-    found = [
-        fit(R, risk_measure=measure, constraint=bounds, budget=1.0, max_risk=0.05)
-        for bounds in ((low, np.inf), (np.maximum(low, -30), 30.0))
-    ]
-    missing, wide = (-portfolio.loss_curve_[-1] for portfolio in found)
-    assert missing == pytest.approx(wide, rel=1e-5)
-
-
-@pytest.mark.parametrize("measure", slow_but(["downside", "cvar"], "downside"))
-def test_an_optimum_at_bounds_of_a_million(measure):
-    """The risk and the mean are proportional to the weights, so units do not matter.
-    The fit ended at weights of 1, with an untrue gap."""
-    R = make_returns(100, 4)
-    params = {"risk_measure": measure, "risk_aversion": 0.01}
-    far = fit(R, constraint=(-1e6, 1e6), budget=1.0, **params)
-    near = fit(R, constraint=(-1.0, 1.0), budget=1e-6, **params)
-    assert far.loss_curve_[-1] == pytest.approx(1e6 * near.loss_curve_[-1], rel=1e-4)
-    assert np.abs(far.weights_).max() == pytest.approx(1e6)
-
-
-@pytest.mark.parametrize("measure", slow_but(["variance", "cvar"], "variance"))
-def test_wide_bounds_do_not_loosen_the_tolerance(measure):
-    """The empty portfolio was "converged", with a gap as large as its objective."""
-    R = np.random.default_rng(0).normal(0.001, 0.01, (60, 3))
-    held = [0.3, -0.2, 0.1]
-    costs = {"previous_weights": held, "transaction_cost": 0.02}
-    params = costs | {"risk_measure": measure, "risk_aversion": np.inf}
-    values = [
-        fit(R, constraint=(-far, far), **params).loss_curve_[-1] for far in (1e3, 1e6)
-    ]
-    assert values[1] == pytest.approx(values[0], rel=1e-4)
-
-
-def test_no_warning_where_the_empty_portfolio_is_best():
-    R = make_returns()
-    fit(R, constraint=(-0.3, 1), budget=0.0, transaction_cost=0.02, tol=1e-7)
-    params = {"constraint": (-0.5, 0.5), "transaction_cost": 0.02}
-    assert not fit(R, max_risk=0.02, **params).weights_.any()
 
 
 def test_limits_that_are_missed_are_named():

@@ -7,10 +7,10 @@ import pickle
 import numpy as np
 import pytest
 from definitions import INF, make_returns, risk, shares, utility
-from scipy.optimize import approx_fprime
+from scipy.optimize import approx_fprime, linprog
 
 from sk_stormc import CompositionalPortfolio
-from sk_stormc.portfolio.risk import MEASURES
+from sk_stormc.portfolio.risk import MEASURES, gini
 from sk_stormc.problems import PortfolioProblem
 
 PARAMETERS = {
@@ -47,19 +47,20 @@ PATHS = {
 }
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("measure", INSTANCES)
-def test_a_subgradient_gives_a_lower_bound(measure, weighted, path):
-    y, rng = PATHS[path], np.random.default_rng(1)
-    p = shares(len(y), rng.uniform(0.1, 2, len(y))) if weighted else None
-    risk, slope = measure.value(y, p), measure.subgradient(y, p)
-    for size in (1e-4, 1e-2, 1.0, 10.0):
-        z = y + size * rng.normal(size=len(y))
-        assert measure.value(z, p) >= risk + slope @ (z - y) - 1e-9 * (1 + abs(risk))
-    if path == "returns":  # without ties it is the gradient
-        z = y + 1e-6 * rng.normal(size=len(y))
-        assert measure.value(z, p) == pytest.approx(risk + slope @ (z - y), abs=1e-9)
+def test_a_subgradient_gives_a_lower_bound(measure):
+    rng = np.random.default_rng(1)
+    for path, y in PATHS.items():
+        for p in (None, shares(len(y), rng.uniform(0.1, 2, len(y)))):
+            risk, slope = measure.value(y, p), measure.subgradient(y, p)
+            for size in (1e-4, 1e-2, 1.0, 10.0):
+                z = y + size * rng.normal(size=len(y))
+                below = risk + slope @ (z - y)
+                assert measure.value(z, p) >= below - 1e-9 * (1 + abs(risk))
+            z = y + 1e-6 * rng.normal(size=len(y))
+            below = risk + slope @ (z - y)
+            if path == "returns":  # without ties it is the gradient
+                assert measure.value(z, p) == pytest.approx(below, abs=1e-9)
 
 
 @pytest.mark.parametrize("measure", INSTANCES)
@@ -102,26 +103,9 @@ def test_all_paths_have_one_objective(measure):
         R, risk_measure=measure.name, risk_aversion=options["risk_aversion"]
     )
     assert type(problem) is measure.problem and problem.risk_measure == measure.name
-    value = problem.objective(portfolio.weights_)
-    assert value == pytest.approx(expected, rel=1e-12)
-    for other in (
-        copy.copy(problem),
-        copy.deepcopy(problem),
-        pickle.loads(pickle.dumps(problem)),
-    ):
-        assert type(other) is type(problem)
-        assert other.objective(portfolio.weights_) == value
-
-
-@pytest.mark.parametrize("name", MEASURES)
-def test_a_measure_without_moments_has_no_stream(name):
-    portfolio = CompositionalPortfolio(risk_measure=name, constraint="long_only")
-    assert hasattr(portfolio, "partial_fit") == (MEASURES[name].moments is not None)
-    if MEASURES[name].moments is None:
-        with pytest.raises(
-            AttributeError, match=f"^risk_measure='{name}' needs all periods at once"
-        ):
-            portfolio.partial_fit(make_returns())
+    for other in (problem, copy.copy(problem), pickle.loads(pickle.dumps(problem))):
+        value = other.objective(portfolio.weights_)
+        assert value == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_tail_of_all_losses_is_their_mean():
@@ -136,11 +120,14 @@ def test_a_tail_of_all_losses_is_their_mean():
         )
 
 
-@pytest.mark.parametrize("n", [1, 2, 37, 500])
-@pytest.mark.parametrize("confidence", [0.01, 0.9, 0.99])
+@pytest.mark.parametrize(
+    ("n", "confidence"), [(1, 0.9), (2, 0.01), (37, 0.9), (500, 0.01), (500, 0.99)]
+)
 def test_risks_by_their_definitions(n, confidence):
     y, rng = make_returns(n, 1)[:, 0], np.random.default_rng(n)
     for p in (None, shares(n, rng.uniform(0.1, 2, n))):
+        found, expected = MEASURES["gini"]().value(y, p), risk(y, "gini", p=p)
+        assert found == pytest.approx(expected, abs=1e-15)
         for measure in ("cvar", "evar", "cdar"):
             expected = (
                 risk(y, measure, confidence, p=p)
@@ -152,11 +139,37 @@ def test_risks_by_their_definitions(n, confidence):
     assert MEASURES["evar"]().value(np.ones(5)) == pytest.approx(-1.0)
 
 
-@pytest.mark.parametrize("risk_aversion", [0.7, INF])
-@pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic"])
+@pytest.mark.parametrize("differences", [2**22, 0])
+def test_least_gini_is_that_of_a_linear_program(differences, monkeypatch):
+    """By a hinge for each pair, and by cuts."""
+    monkeypatch.setattr(gini, "MAX_DIFFERENCES", differences)
+    R = make_returns(40, 4)
+    i, j = np.triu_indices(40, 1)
+    D, m = R[i] - R[j], len(i)
+    share = np.full(m, 2 / 40**2)
+    for aversion, earned in ((1.0, 0.0), (0.2, 1.0)):
+        best = linprog(  # with a variable for each pair of periods
+            np.r_[-earned * R.mean(axis=0), aversion * share],
+            np.block([[D, -np.eye(m)], [-D, -np.eye(m)]]),
+            np.zeros(2 * m),
+            np.r_[np.ones(4), np.zeros(m)][None],
+            [1.0],
+            [(0, 0.6)] * 4 + [(0, None)] * m,
+        ).fun
+        portfolio = CompositionalPortfolio(
+            risk_measure="gini",
+            risk_aversion=aversion if earned else INF,
+            constraint=(0, 0.6),
+            budget=1,
+        )
+        assert portfolio.fit(R).loss_curve_[-1] == pytest.approx(best, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("measure", "risk_aversion"),
+    [("variance", 0.7), ("variance", INF), ("semivariance", INF), ("entropic", 0.7)],
+)
 def test_gradients(measure, risk_aversion):
-    if (measure, risk_aversion) == ("entropic", INF):
-        return
     R, x = 100 * make_returns(50), np.random.default_rng(0).normal(size=6)
     problem = PortfolioProblem(R, risk_aversion, risk_measure=measure)
     assert problem.objective(x) == pytest.approx(utility(x, R, measure, risk_aversion))

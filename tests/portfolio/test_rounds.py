@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.portfolio.constraints import warn_of_no_constraint
 
-N = 1500
+N = 1200
 R = make_returns(N, 5, seed=3)
 EQUAL = np.full(5, 0.2)
 AVERSION = {
@@ -86,26 +86,27 @@ def fit(X, kind, sample_weight=None, **params):
 def same_within_the_gap(rounds, direct, size=1.0):
     """The objective of rounds is above the least one by at most dual_gap_."""
     above = rounds.loss_curve_[-1] - direct.loss_curve_[-1]
-    rounding = 1e-8 * size * abs(direct.loss_curve_[-1])
+    rounding = 1e-8 * size * abs(direct.loss_curve_[-1]) + 1e-15
     assert -direct.dual_gap_ - rounding <= above <= rounds.dual_gap_ + rounding
     assert rounds.stop_reason_ == "converged" and rounds.solver_ == "newton"
 
 
 def cases():
-    """Each kind with each goal, while limits and data alternate."""
+    """Two goals of each kind, while limits and data alternate. With few rows, which are
+    one table, every goal and limit is in tests/pairs."""
     for k, kind in enumerate(KINDS):
-        goals = list(GOALS)[: 1 if kind == "entropic" else None]
-        for j, goal in enumerate(goals):
+        for j, goal in enumerate(GOALS):
             limits = list(LIMITS)[(5 * k + j) % len(LIMITS)]
             data = list(DATA)[(4 * k + 3 * j) % len(DATA)]
             if data == "one asset" or (goal, limits) == ("max_risk", "benchmark"):
                 limits = "none"
-            if (goal, data) in (("ratio", "constant column"), ("ratio", "one asset")):
+            if goal == "ratio" and data in ("constant column", "one asset"):
                 data = "plain"  # a portfolio has no risk, or there is no choice
-            quick = goal != "max_risk" or kind in ("variance", "semivariance")
-            marks = () if quick else pytest.mark.slow
-            names = kind, goal, limits, data
-            yield pytest.param(*names, marks=marks, id=", ".join(names))
+            if kind != "entropic" or goal == "utility":
+                names = kind, goal, limits, data
+                quick = goal != "max_risk" or kind == "downside 1"
+                marks = () if quick and not (k + j // 2) % 2 else pytest.mark.slow
+                yield pytest.param(*names, marks=marks, id=", ".join(names))
 
 
 @pytest.mark.parametrize(("kind", "goal", "limits", "data"), [*cases()])
@@ -133,37 +134,26 @@ def test_rounds_give_the_fit_in_memory_within_the_proved_gap(
         assert found <= params["max_risk"] * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(
-    "kind, constraint, seed",
-    [
-        ("semivariance", (-0.3, 0.8), 4),
-        ("evar", (-0.3, 0.8), 5),
-        ("evar", "long_only", 17),
-    ],
-)
-def test_ratios_if_the_mean_returns_of_some_assets_are_negative(
-    tmp_path, kind, constraint, seed
-):
+@pytest.mark.parametrize(("kind", "seed"), [("semivariance", 4), ("evar", 5)])
+def test_ratios_if_the_mean_returns_of_some_assets_are_negative(tmp_path, kind, seed):
     """Lower bounds were above the objective, and ended the rounds too early."""
     rng = np.random.default_rng(seed)
     X = 0.01 * rng.standard_t(4, size=(1200, 6))
     X = X @ (np.eye(6) + 0.3 * rng.normal(size=(6, 6))) + 6e-4 * rng.normal(size=6)
-    params = {"objective": "ratio", "constraint": constraint}
-    if constraint != "long_only":
-        params["budget"] = 1.0
+    params = {"objective": "ratio", "constraint": (-0.3, 0.8), "budget": 1.0}
     rounds, direct = (fit(X, kind, **params) for X in (mapped(tmp_path, X), X))
     same_within_the_gap(rounds, direct)
     assert rounds.dual_gap_ >= 0
 
 
-@pytest.mark.parametrize("kind", ["evar", "semideviation", "cvar"])
+@pytest.mark.parametrize("kind", ["evar", "semideviation"])
 def test_ratios_if_the_empty_portfolio_is_feasible(tmp_path, kind):
     """No bound was found for 50 rounds, which ended with a warning."""
     params = {"objective": "ratio", "constraint": (-0.2, 0.4)}
     same_within_the_gap(*(fit(X, kind, **params) for X in (mapped(tmp_path, R), R)))
 
 
-@pytest.mark.parametrize("kind", ["variance", "semivariance", "cvar", "evar"])
+@pytest.mark.parametrize("kind", ["variance", "cvar"])
 def test_a_maximum_risk_below_that_of_all_portfolios_is_refused(tmp_path, kind):
     least = r"max_risk must be at least (0\.\d{4})"
     found = []
@@ -175,7 +165,7 @@ def test_a_maximum_risk_below_that_of_all_portfolios_is_refused(tmp_path, kind):
 
 
 def test_more_assets_than_rows_of_a_table(tmp_path):
-    X = make_returns(1200, 40, seed=1)
+    X = make_returns(800, 40, seed=1)
     for kind in ("semivariance", "cvar"):
         same_within_the_gap(*(fit(X, kind) for X in (mapped(tmp_path, X), X)))
 
@@ -188,10 +178,10 @@ def test_without_limits_the_gap_is_that_of_weights_near_the_largest(tmp_path):
     assert rounds.loss_curve_[-1] - direct.loss_curve_[-1] <= rounds.dual_gap_
 
 
-@pytest.mark.parametrize("kind", ["semivariance", "entropic", "variance"])
+@pytest.mark.parametrize("kind", ["semivariance", "entropic"])
 def test_an_objective_without_a_minimum_is_not_a_success(tmp_path, kind):
     """Weights of 0 counted as optimal for a sample."""
-    X = np.column_stack([R, np.full(N, 1e-4)])  # cash, without bounds
+    X = np.column_stack([R[:, :2], np.full(N, 1e-4)])  # cash, without bounds
     with pytest.warns(ConvergenceWarning, match="has not converged"):
         portfolio(kind, constraint=None).fit(mapped(tmp_path, X))
 
@@ -205,8 +195,8 @@ def test_an_l1_norm_may_keep_all_weights_at_0(tmp_path):
 def test_a_maximum_risk_near_the_least_one(tmp_path):
     """The gap of a mean return was compared with a variance."""
     rng = np.random.default_rng(2)
-    X = 0.002 * rng.normal(size=(3000, 12)) @ (np.eye(12) + 0.3 * rng.normal(size=12))
-    X = X + 3e-4 * rng.normal(size=12)
+    X = 0.002 * rng.normal(size=(2000, 8)) @ (np.eye(8) + 0.3 * rng.normal(size=8))
+    X = X + 3e-4 * rng.normal(size=8)
     limits = {"constraint": (-0.3, 0.8), "budget": 1.0}
     least = fit(X, "variance", risk_aversion=INF, **limits).loss_curve_[-1]
     fit(mapped(tmp_path, X), "variance", max_risk=1.001 * least**0.5, **limits)
@@ -214,8 +204,8 @@ def test_a_maximum_risk_near_the_least_one(tmp_path):
 
 @pytest.mark.parametrize("kind", ["cvar", "semideviation 1"])
 def test_many_periods_in_memory_take_rounds(kind):
-    """40,000 periods took five to ten times as long."""
-    X = make_returns(40_000, 5, seed=4)
+    """They took five to ten times as long."""
+    X = make_returns(20_000, 4, seed=4)
     rounds = fit(X, kind)
     assert rounds.n_iter_ <= 5  # of Newton's method there would be twenty
     w, measure = rounds.weights_, kind.split()[0]
@@ -274,7 +264,7 @@ def test_weights_of_periods_of_a_file(tmp_path):
     """Weights of 0 leave a period out, and whole numbers count copies."""
     file, weight = mapped(tmp_path, R), np.random.default_rng(1).integers(0, 3, N)
     X = np.repeat(R, weight, axis=0)
-    for kind in ("semivariance", "cvar", "evar"):
+    for kind in ("cvar", "evar"):
         same_within_the_gap(fit(file, kind, weight), fit(X, kind))
     with pytest.raises(
         ValueError, match="sample_weight must be finite and >= 0, got -1.0 for period 2"

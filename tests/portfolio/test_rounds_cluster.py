@@ -56,15 +56,6 @@ def test_the_same_bits_for_any_number_of_workers(client, measure):
             same_bits(fit(measure), expected)
 
 
-@pytest.mark.slow
-def test_the_same_bits_for_three_workers():
-    three = {"processes": False, "threads_per_worker": 1, "dashboard_address": ":0"}
-    for measure in AVERSION:
-        expected = in_threads(measure)
-        with distributed.LocalCluster(3, **three) as local, distributed.Client(local):
-            same_bits(fit(measure), expected)
-
-
 class Changes(Callback):
     """A callback that kills a worker after the first round, and adds one after the
     second."""

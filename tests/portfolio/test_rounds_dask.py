@@ -12,7 +12,7 @@ da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 dask, pd = pytest.importorskip("dask"), pytest.importorskip("pandas")
 
-N = 1500
+N = 1200
 R = make_returns(N, 4, seed=3)
 FRAME = pd.DataFrame(
     R, columns=list("abcd"), index=pd.bdate_range("2015-01-01", periods=N)
@@ -36,15 +36,13 @@ def fit(X, measure="cvar", sample_weight=None, **params):
 
 
 def same_within_the_gap(rounds, direct):
-    above, rounding = (
-        rounds.loss_curve_[-1] - direct.loss_curve_[-1],
-        1e-9 * abs(direct.loss_curve_[-1]),
-    )
+    above = rounds.loss_curve_[-1] - direct.loss_curve_[-1]
+    rounding = 1e-9 * abs(direct.loss_curve_[-1])
     assert -direct.dual_gap_ - rounding <= above <= rounds.dual_gap_ + rounding
     assert rounds.stop_reason_ == "converged"
 
 
-@pytest.mark.parametrize("measure", AVERSION)
+@pytest.mark.parametrize("measure", ["variance", "evar", "cvar"])
 def test_schedulers_and_arrays_with_the_same_blocks_have_the_same_bits(measure):
     X = da.from_array(R, chunks=(400, 2))  # several chunks of columns
     rounds = fit(X, measure)
@@ -88,10 +86,8 @@ def test_unknown_lengths_empty_partitions_and_few_rows():
 
 
 def test_weights_and_benchmarks_beside_the_returns():
-    X, weight = (
-        da.from_array(R, chunks=(400, 4)),
-        np.random.default_rng(0).uniform(size=N),
-    )
+    X = da.from_array(R, chunks=(400, 4))
+    weight = np.random.default_rng(0).uniform(size=N)
     rounds = fit(X, "cvar", weight)
     same_within_the_gap(rounds, fit(R, "cvar", weight))
     lazy = fit(X, "cvar", da.from_array(weight, chunks=400))
@@ -111,24 +107,18 @@ def test_weights_and_benchmarks_beside_the_returns():
         )
 
 
-@pytest.mark.parametrize("as_frame", [False, True])
-def test_a_missing_return_is_named(as_frame):
+def test_a_missing_return_is_named():
     X = R.copy()
-    X[1300, 2] = np.nan
-    column, X = 2, da.from_array(X, (400, 4))
-    if as_frame:
-        column, X = "'c'", dd.from_dask_array(X, columns=list("abcd"))
-    with pytest.raises(
-        ValueError,
-        match=f"X must be finite, got nan in column {column}.*in partition 3",
-    ):
-        fit(X)
+    X[1000, 2] = np.nan
+    X = da.from_array(X, (400, 4))
+    for column, table in ((2, X), ("'c'", dd.from_dask_array(X, columns=list("abcd")))):
+        words = f"X must be finite, got nan in column {column}.*in partition 2"
+        with pytest.raises(ValueError, match=words):
+            fit(table)
 
 
 def test_what_dask_cannot_take():
     X = da.from_array(R, chunks=(400, 4))
-    with pytest.raises(ValueError, match="'cdar' needs all periods in their order"):
-        CompositionalPortfolio(risk_measure="cdar", constraint="long_only").fit(X)
     with pytest.raises(
         ValueError, match="got a dask collection of 4 assets: use solver='auto'"
     ):
@@ -150,21 +140,21 @@ def dropping(block):
     return block[block[:, 0] > 0]
 
 
-@pytest.mark.parametrize("call", [
-    lambda portfolio, X: portfolio.fit(X),
-    lambda portfolio, X: portfolio.score(X),
-    lambda portfolio, X: portfolio.predict(X).compute(),
-], ids=["fit", "score", "predict"])  # fmt: skip
 @pytest.mark.parametrize("change, message", [
     (dropping, r"partition \d of X must have the shape \(\d+, 4\) .*compute_chunk_sizes"),
     (lambda block: np.ma.masked_less(block, -0.01), "must have all its values, got"),
 ])  # fmt: skip
-def test_blocks_that_are_not_as_they_are_declared(call, change, message):
+def test_blocks_that_are_not_as_they_are_declared(change, message):
     """A fit of the rows that were left had a small gap, and no warning."""
     X = da.map_blocks(change, da.from_array(R, chunks=(400, 4)), dtype=float)
     portfolio = fit(R, "semivariance")
-    with pytest.raises(ValueError, match=message):
-        call(portfolio, X)
+    for call in (
+        portfolio.score,
+        lambda X: portfolio.predict(X).compute(),
+        portfolio.fit,
+    ):
+        with pytest.raises(ValueError, match=message):
+            call(X)
 
 
 OTHER_YEARS = FRAME.index + pd.Timedelta(days=4000)
@@ -173,9 +163,13 @@ OTHER_YEARS = FRAME.index + pd.Timedelta(days=4000)
 @pytest.mark.parametrize(
     "labels", [FRAME.index[::-1], OTHER_YEARS], ids=["newest", "other"]
 )
-@pytest.mark.parametrize("X", [unknown(FRAME), dd.from_pandas(FRAME, npartitions=3)])
-def test_series_beside_a_frame_of_dask_have_its_labels(X, labels):
+def test_series_beside_a_frame_of_dask_have_its_labels(labels):
     """They were taken by position, with a small gap."""
+    X = (
+        unknown(FRAME)
+        if labels is OTHER_YEARS
+        else dd.from_pandas(FRAME, npartitions=3)
+    )
     series = pd.Series(abs(R[:, 0]), labels, name="index")
     for other in (series, unknown(series)):
         portfolio = CompositionalPortfolio(risk_aversion=np.inf, constraint="long_only")
@@ -194,21 +188,20 @@ def test_series_beside_a_frame_of_dask_have_its_labels(X, labels):
 
 def test_weights_and_benchmarks_of_several_columns():
     X, two = da.from_array(R, chunks=(400, 4)), da.from_array(abs(R[:, :2]), (400, 2))
-    with pytest.raises(ValueError, match=r"sample_weight .* got shape \(1500, 2\)"):
+    with pytest.raises(ValueError, match=r"sample_weight .* got shape \(1200, 2\)"):
         fit(X, sample_weight=two)
-    with pytest.raises(ValueError, match=r"benchmark .* got shape \(1500, 2\)"):
+    with pytest.raises(ValueError, match=r"benchmark .* got shape \(1200, 2\)"):
         fit(X, benchmark=two)
 
 
-@pytest.mark.parametrize("measure, pass_", [("semivariance", 4), ("cvar", 5)])
-def test_bounds_that_contradict_each_other(measure, pass_):
+def test_bounds_that_contradict_each_other():
     """Returns that halve after some passes. The gap was negative, and the objective "may
     be above its minimum by up to -0.00094"."""
     computed = []
 
     def change(block):
         computed.append(block)
-        return block if len(computed) < 3 * pass_ else 0.5 * block
+        return block if len(computed) < 12 else 0.5 * block
 
     X = da.map_blocks(
         change, da.from_array(R, (500, 4)), dtype=float, meta=np.empty((0, 0))
@@ -219,7 +212,7 @@ def test_bounds_that_contradict_each_other(measure, pass_):
             ConvergenceWarning, match="below a lower bound of its minimum, by"
         ),
     ):
-        portfolio = fit(X, measure)
+        portfolio = fit(X, "semivariance")
     assert portfolio.dual_gap_ == np.inf and portfolio.stop_reason_ == "max_iter"
 
 

@@ -1,4 +1,4 @@
-"""L-BFGS: bounds, l1 norms and metrics, the counts of its evaluations, and its ends."""
+"""L-BFGS: bounds, l1 norms and preconditioners, the counts of its evaluations, and its ends."""
 
 import warnings
 
@@ -24,12 +24,14 @@ PENALTIES = [
 
 
 @pytest.mark.parametrize("penalty", PENALTIES, ids=str)
-def test_the_minimum_with_a_penalty_in_any_metric(penalty):
+def test_the_minimum_with_a_penalty_with_any_preconditioner(penalty):
     expected = minimize(
         PortfolioProblem(RETURNS, penalty=penalty), "storm-c", tol=1e-10
     )
-    for metric in (None, D, np.diag(D)) if penalty is None else (None, D):
-        problem = PortfolioProblem(RETURNS, penalty=penalty, metric=metric)
+    for preconditioner in (None, D, np.diag(D)) if penalty is None else (None, D):
+        problem = PortfolioProblem(
+            RETURNS, penalty=penalty, preconditioner=preconditioner
+        )
         curve = []
         result = minimize(
             problem, "lbfgs", tol=1e-10, on_record=lambda r, c=curve: c.append(r.fun)
@@ -43,7 +45,9 @@ def test_the_minimum_with_a_penalty_in_any_metric(penalty):
 
 def test_newton_steps_in_the_inverse_hessian():
     inverse = np.linalg.inv(2 * np.cov(RETURNS.T, bias=True))
-    result = minimize(PortfolioProblem(RETURNS, metric=inverse), "lbfgs", tol=1e-9)
+    result = minimize(
+        PortfolioProblem(RETURNS, preconditioner=inverse), "lbfgs", tol=1e-9
+    )
     np.testing.assert_allclose(result.x, inverse @ RETURNS.mean(0), rtol=1e-6)
     assert result.n_iter <= 3
 

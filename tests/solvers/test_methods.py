@@ -7,15 +7,13 @@ from helpers import SEED, draws_of
 from sk_stormc import (
     ASCPG,
     CIVR,
-    SCGD,
     SCVR,
     VRSCPG,
     SARAHCompositional,
     minimize,
 )
-from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.penalties import Simplex
-from sk_stormc.problems import CompositionalProblem, PortfolioProblem, check_problem
+from sk_stormc.problems import CompositionalProblem, check_problem
 from sk_stormc.schedules import power
 from sk_stormc.solvers import get_solver
 
@@ -233,19 +231,6 @@ def test_automatic_precision_of_civr(curved):
     assert state.rule.learning_rate == 2 * plain.rule.learning_rate  # gamma is 1/2
     sarah = minimize(curved, "sarah-c", x0, max_iter=1, random_state=0).state.state
     assert plain.rule.learning_rate == sarah.rule.learning_rate
-
-
-def test_scgd_does_not_average_exact_values_if_the_metric_is_a_matrix():
-    R = make_gaussian_returns(200, 3, mean=0.2, random_state=0)
-    problem = PortfolioProblem(R, metric=np.linalg.inv(np.cov(R.T)))
-    oracle, solver = draws_of(problem), SCGD(batch_size=None, learning_rate=0.1)
-    s = solver.init_state(oracle, np.zeros(3))
-    for s.t in range(3):
-        x = s.x
-        solver.step(oracle, s)
-        np.testing.assert_allclose(
-            s.u, problem.inner(x, problem.inner_batch(None)), rtol=1e-12
-        )
 
 
 # where methods coincide, and where they do not

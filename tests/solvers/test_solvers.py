@@ -5,13 +5,11 @@ import pickle
 import numpy as np
 import pytest
 from helpers import SEED, draws_of, slow_but
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import (
     ASCPG,
     CIVR,
-    LBFGS,
     SCGD,
     SCVR,
     VRSCPG,
@@ -53,8 +51,7 @@ def minimum(R):
 # counting
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_lemma_3_1(problem, seed):
+def test_lemma_3_1(problem, seed=0):
     rng = np.random.default_rng(seed)
     S, B = (
         tuple(int(b) for b in rng.integers(1, problem.n_inner, 3)) for _ in range(2)
@@ -99,23 +96,10 @@ def test_lemma_3_1(problem, seed):
             4500 + 6 * 11 + 4500,
         ),
         (
-            SARAHCompositional(
-                learning_rate=0.1,
-                batch_size=(5, 5, 1),
-                checkpoint_batch_size=(50, 50, 7),
-                epoch_length=3,
-            ),
-            107 + 6 * 11 + 107,
-        ),
-        (
             VRSCPG(learning_rate=0.1, batch_size=(5, 5, 1), epoch_length=3),
             4500 + 6 * 11 + 4500,
         ),
         (SCGD(learning_rate=0.1, beta=0.5, batch_size=(4, 5, 6)), 7 * 15),
-        (
-            SCGD(learning_rate=0.1, beta=0.5, batch_size=2000),
-            7 * 4500,
-        ),  # a number: all of it at each step
         (
             SCGD(learning_rate=0.1, beta=0.5, batch_size=None),
             1500 + 7 * 3000,
@@ -135,16 +119,6 @@ def test_lemma_3_1(problem, seed):
                 learning_rate=0.1, precision=1.0, batch_size=(5, 5, 1), epoch_length=3
             ),
             4500 + 6 * 11 + 4500,
-        ),
-        (
-            CIVR(
-                learning_rate=0.1,
-                precision=None,
-                batch_size=(5, 5, 1),
-                checkpoint_batch_size=(50, 50, 7),
-                epoch_length=3,
-            ),
-            107 + 6 * 11 + 107,
         ),
     ],
 )
@@ -366,8 +340,7 @@ def test_tol(problem, name):
 
 
 @pytest.mark.parametrize("name", STOCHASTIC)
-@pytest.mark.parametrize("too_large", slow_but([1e3, 1e300], 1e300))
-def test_non_finite(problem, name, too_large):
+def test_non_finite(problem, name):
     x0 = np.full(6, 0.1)
     # normalised steps would stay finite
     extra = {"storm-c-paper": {"normalization": None}, "civr": {"precision": None}}.get(
@@ -375,20 +348,11 @@ def test_non_finite(problem, name, too_large):
     )
     with pytest.warns(ConvergenceWarning, match="learning_rate"):
         result = minimize(
-            problem, name, x0, random_state=0, learning_rate=too_large, **extra
+            problem, name, x0, random_state=0, learning_rate=1e300, **extra
         )
     assert result.stop_reason == "non_finite"
     assert np.isfinite(result.loss_curve).all()
     assert result.fun == problem.objective(result.x) <= problem.objective(x0)
-
-
-def test_automatic_rate_recovers(problem, returns, monkeypatch):
-    # 300 times too small
-    monkeypatch.setattr("sk_stormc.solvers.anchors.curvatures", lambda *args: [0.02])
-    result = minimize(problem, "storm-c", random_state=0)
-    assert result.stop_reason == "converged"
-    assert result.fun - minimum(returns)[1] < 1e-6
-    assert result.state.state.rule.learning_rate < 0.7 / 0.02
 
 
 # states
@@ -480,10 +444,7 @@ def test_schedules(problem, name):
             SCGD(learning_rate=lambda t: "fast"),
             ["learning_rate", "iteration 0", "fast"],
         ),
-        (SCGD(learning_rate=SCGD), ["learning_rate", "iteration 0"]),
-        (SCGD(learning_rate=lambda: 0.1), ["learning_rate", "iteration 0"]),
         (SCGD(learning_rate=constant(-1.0)), ["learning_rate", ">= 0", "-1.0"]),
-        (ASCPG(beta=constant(0.0)), ["beta", "> 0 and <= 1", "0.0"]),
         (SCGD(beta=constant(2.0)), ["beta", "2.0"]),
         (
             STORMCompositional(momentum=(0.1, constant(2.0), 0.1)),
@@ -499,27 +460,6 @@ def test_invalid_schedules(solver, words):
     assert all(word in str(error.value) for word in words)
 
 
-@pytest.mark.parametrize("penalty", [None, L1(0.1)])
-@pytest.mark.parametrize("name", ["scgd", "sarah-c"])
-def test_a_learning_rate_that_falls_to_zero(returns, penalty, name):
-    """x does not change then: neither an error, nor convergence."""
-    problem = PortfolioProblem(returns, penalty=penalty)
-    settings = {
-        "learning_rate": decay_to(0.0, 0.01, horizon=20),
-        "batch_size": 8,
-        "tol": 1e-9,
-    }
-    solver = get_solver(name).set_params(**settings)
-    if name == "sarah-c":
-        solver.set_params(epoch_length=5)
-    short, long = (
-        clone(solver).set_params(max_iter=k).solve(problem, random_state=0)
-        for k in (20, 60)
-    )
-    assert long.stop_reason == "max_iter"
-    np.testing.assert_array_equal(long.x, short.x)
-
-
 def test_solvers_by_name_and_instance():
     for name, solver in SOLVERS.items():
         assert type(get_solver(name)) is type(solver())
@@ -529,20 +469,16 @@ def test_solvers_by_name_and_instance():
     assert get_solver(instance).learning_rate == 0.5
 
 
-def test_minimize_does_not_change_the_solver_it_is_given(problem):
-    solver = LBFGS()
-    minimize(problem, solver, max_iter=3)
-    assert solver.max_iter is None
-
-
-def test_metric(returns):
-    """Steps in the metric D are steps of the scaled problem: x = D^(1/2) z."""
+def test_preconditioner(returns):
+    """Steps in the preconditioner D are steps of the scaled problem: x = D^(1/2) z."""
     D = np.linspace(0.5, 2, 6)
     settings = {"learning_rate": 0.1, "max_iter": 30, "tol": 0, "random_state": 0}
     plain = minimize(PortfolioProblem(returns * np.sqrt(D)), "sarah-c", **settings)
-    vector = minimize(PortfolioProblem(returns, metric=D), "sarah-c", **settings)
+    vector = minimize(
+        PortfolioProblem(returns, preconditioner=D), "sarah-c", **settings
+    )
     matrix = minimize(
-        PortfolioProblem(returns, metric=np.diag(D)), "sarah-c", **settings
+        PortfolioProblem(returns, preconditioner=np.diag(D)), "sarah-c", **settings
     )
     np.testing.assert_allclose(np.sqrt(D) * plain.x, vector.x, rtol=1e-10)
     np.testing.assert_allclose(vector.x, matrix.x, rtol=1e-12)
@@ -550,7 +486,7 @@ def test_metric(returns):
 
 @pytest.mark.parametrize(
     ("name", "n"),
-    [("storm-c", 400), ("storm-c", 1500), ("sarah-c", 400), ("vrsc-pg", 1500)],
+    [("storm-c", 400), ("storm-c", 1500), ("vrsc-pg", 1500)],
 )
 def test_a_start_at_the_optimum_converges(returns, name, n):
     x, best = minimum(returns[:n])

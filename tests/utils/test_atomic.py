@@ -32,31 +32,20 @@ def writer(tmp_path):
     process.communicate()
 
 
-@pytest.mark.skipif(os.name != "posix", reason="kill -9")
-def test_the_next_write_removes_what_a_killed_process_has_left(writer, tmp_path):
-    path = tmp_path / "run.npz"
-    path.write_bytes(b"before")
-    writer.send_signal(signal.SIGKILL)
-    writer.wait()
-    assert path.read_bytes() == b"before" and len(list(tmp_path.iterdir())) == 2
-    others = tmp_path / "run.npz-0.abc.part"  # of another file
-    others.write_bytes(b"")
-    with atomically(path) as file:
-        file.write(b"after")
-    assert path.read_bytes() == b"after" and sorted(tmp_path.iterdir()) == [
-        path,
-        others,
-    ]
-
-
-@pytest.mark.skipif(os.name != "posix", reason="locks")
-def test_a_process_that_still_writes_is_left_alone(writer, tmp_path):
-    path = tmp_path / "run.npz"
+@pytest.mark.skipif(os.name != "posix", reason="locks, and kill -9")
+def test_what_a_process_has_left_is_removed_once_it_is_dead(writer, tmp_path):
+    path, others = tmp_path / "run.npz", tmp_path / "run.npz-0.abc.part"
+    others.write_bytes(b"")  # of another file
     with atomically(path) as file:
         file.write(b"ours")
+    theirs = {*tmp_path.iterdir()} - {path, others}
+    assert [part.read_bytes() for part in theirs] == [b"half"]
+    writer.send_signal(signal.SIGKILL)
+    writer.wait()
     assert path.read_bytes() == b"ours"
-    (theirs,) = tmp_path.glob("*.part")
-    assert theirs.read_bytes() == b"half"
+    with atomically(path) as file:
+        file.write(b"after")
+    assert path.read_bytes() == b"after" and {*tmp_path.iterdir()} == {path, others}
 
 
 def test_a_failure_leaves_what_was_there(tmp_path):

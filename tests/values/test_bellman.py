@@ -9,7 +9,7 @@ from scipy.linalg import eigh
 
 from sk_stormc import BellmanValueEstimator, minimize
 from sk_stormc.datasets import MarkovRewardProcess, make_bellman_problem
-from sk_stormc.metrics import as_metric
+from sk_stormc.preconditioners import as_preconditioner
 from sk_stormc.problems import BellmanProblem, ProjectedBellmanProblem, check_problem
 
 KINDS = ("dense", "garnet")
@@ -46,7 +46,9 @@ def test_sparse_and_dense_models_agree():
     x = np.arange(5.0)
     assert a.objective(x) == pytest.approx(b.objective(x), rel=1e-12)
     np.testing.assert_allclose(a.gradient(x), b.gradient(x), rtol=1e-10)
-    np.testing.assert_allclose(a.metric, b.metric, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(
+        a.preconditioner, b.preconditioner, rtol=1e-8, atol=1e-12
+    )
 
 
 def test_rows_of_a_model_are_divided_by_their_sums():
@@ -74,10 +76,10 @@ def test_successors_have_their_probabilities(as_matrix):
     np.testing.assert_allclose(counts / counts.sum(axis=1, keepdims=True), P, atol=0.02)
 
 
-def test_singular_features_have_a_metric():
+def test_singular_features_have_a_preconditioner():
     features = np.column_stack([np.eye(4), np.ones(4), np.zeros(4)])
     problem = BellmanProblem(np.full((4, 4), 0.25), np.arange(4.0), features, 0.9)
-    np.linalg.cholesky(problem.metric)
+    np.linalg.cholesky(problem.preconditioner)
     result = minimize(problem, tol=1e-8, random_state=0)
     assert result.fun < 1e-12
     assert np.abs(result.x).max() < 100
@@ -100,12 +102,12 @@ def test_defaults(n, gamma, kind):
 
 
 @pytest.mark.parametrize(
-    "metric",
+    "preconditioner",
     ["auto", None, np.array([0.5, 2.0])],
     ids=["inverse Hessian", "none", "diagonal"],
 )
 @pytest.mark.parametrize("B", [1, 2, None])
-def test_expected_smoothness_is_that_of_all_batches(metric, B):
+def test_expected_smoothness_is_that_of_all_batches(preconditioner, B):
     rng = np.random.default_rng(0)
     Z, next_Z, weights, alpha = (
         rng.standard_normal((6, 2)),
@@ -116,10 +118,13 @@ def test_expected_smoothness_is_that_of_all_batches(metric, B):
     problem = ProjectedBellmanProblem(
         Z, next_Z, np.ones(6), 0.9, sample_weight=weights, alpha=alpha
     )
-    if not isinstance(metric, str):
-        problem.metric = metric
-    metric, weights = as_metric(problem.metric, 2), weights / weights.sum()
-    M = np.column_stack([metric.apply(e) for e in np.eye(2)])
+    if not isinstance(preconditioner, str):
+        problem.preconditioner = preconditioner
+    preconditioner, weights = (
+        as_preconditioner(problem.preconditioner, 2),
+        weights / weights.sum(),
+    )
+    M = np.column_stack([preconditioner.apply(e) for e in np.eye(2)])
     C, J = (Z * weights[:, None]).T @ Z, (Z * weights[:, None]).T @ (Z - 0.9 * next_Z)
     batches = itertools.product(range(6), repeat=B) if B else [range(6)]
     second = 0.0
@@ -131,7 +136,9 @@ def test_expected_smoothness_is_that_of_all_batches(metric, B):
         ) + 2 * np.diag(alpha)
         second = second + (1 if B is None else weights[batch].prod()) * H_B.T @ M @ H_B
     expected = eigh(second, problem.hessian(), eigvals_only=True)[-1]
-    assert problem.expected_smoothness((B, 0, None), metric) == pytest.approx(expected)
+    assert problem.expected_smoothness((B, 0, None), preconditioner) == pytest.approx(
+        expected
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)

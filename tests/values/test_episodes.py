@@ -30,30 +30,18 @@ def lstd(trace_decay=0.7, **params):
 
 @pytest.mark.filterwarnings("ignore:.* rows that are not terminal have no successor")
 def test_the_next_row_of_an_episode_is_the_successor():
+    """In chunks too, and where rows begin with the newest."""
     parts, episode, step = episodes()
     last = np.append(np.diff(episode) != 0, True)
-    kept = ~last | parts["terminal"]
-    expected = coefficients(lstd().fit(**some(parts, kept)))
-    plain = some(parts, slice(None), "next_X")
+    expected = coefficients(lstd().fit(**some(parts, ~last | parts["terminal"])))
+    rows = some(parts, slice(None), "next_X") | {"episode": episode, "time": step}
     order = alternating(episode, step)
-    for columns in ({"episode": episode}, {"episode": episode, "time": step}):
-        rows = plain | columns
-        np.testing.assert_allclose(
-            coefficients(lstd().fit(**rows)), expected, rtol=1e-9
-        )
-        np.testing.assert_allclose(
-            coefficients(lstd().fit(**some(rows, order))), expected, rtol=1e-9
-        )
-        np.testing.assert_allclose(
-            coefficients(fed(lstd(), 11, **rows)), expected, rtol=1e-9
-        )
-        np.testing.assert_allclose(
-            coefficients(fed(lstd(), 40, **some(rows, order))), expected, rtol=1e-9
-        )
-    backwards = some(plain | {"episode": episode, "time": step}, slice(None, None, -1))
-    np.testing.assert_allclose(
-        coefficients(lstd().fit(**backwards)), expected, rtol=1e-9
-    )
+    for value in (
+        lstd().fit(**some(rows, slice(None, None, -1))),
+        fed(lstd(), 11, **some(rows, slice(None), "time")),
+        fed(lstd(), 40, **some(rows, order)),
+    ):
+        np.testing.assert_allclose(coefficients(value), expected, rtol=1e-9)
 
 
 def test_an_episode_that_ended_or_has_no_row_in_a_chunk_waits_for_nothing():
@@ -71,41 +59,35 @@ def test_an_episode_that_ended_or_has_no_row_in_a_chunk_waits_for_nothing():
     np.testing.assert_allclose(stream.predict(states), [3.5, 5, 7, 0])
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [
-        lambda k: k.astype("M8[D]"),
-        lambda k: np.array([f"e{i}" if i % 2 else i for i in k], dtype=object),
-        lambda k: pd.Series(k).astype("category"),
-        lambda k: k.astype(str).tolist(),
-    ],
-)
-def test_labels_of_any_type(labels):
+def test_labels_of_any_type():
     parts, episode, step = episodes()
     order = alternating(episode, step)
-    rows = some(parts, order)
-    value = lstd().fit(**rows, episode=labels(episode[order]))
-    np.testing.assert_array_equal(
-        value.coef_, lstd().fit(**rows, episode=episode[order]).coef_
-    )
-    stream = lstd().partial_fit(**rows, episode=labels(episode[order]))
-    np.testing.assert_allclose(stream.coef_, value.coef_, rtol=1e-9)
+    rows, k = some(parts, order), episode[order]
+    expected = lstd().fit(**rows, episode=k).coef_
+    for labels in (
+        k.astype("M8[D]"), pd.Series(k).astype("category"), k.astype(str).tolist(),
+        np.array([f"e{i}" if i % 2 else i for i in k], dtype=object),
+    ):  # fmt: skip
+        value, stream = lstd().fit(**rows, episode=labels), lstd()
+        np.testing.assert_array_equal(value.coef_, expected)
+        stream.partial_fit(**rows, episode=labels)
+        np.testing.assert_allclose(stream.coef_, expected, rtol=1e-9)
 
 
 def test_scores_follow_labels():
     parts, episode, step = episodes()
     order = alternating(episode, step)
-    plain = some(parts, slice(None), "next_X")
-    value = lstd().fit(**plain, episode=episode)
-    error = value.td_error(**some(plain | {"episode": episode}, order))
-    expected = value.td_error(**parts)[order]
+    rows = some(parts, slice(None), "next_X") | {"episode": episode}
+    value = lstd().fit(**rows)
+    error, expected = (
+        value.td_error(**some(rows, order)),
+        value.td_error(**parts)[order],
+    )
     last = np.append(np.diff(episode) != 0, True)[order]
     unknown = last & ~parts["terminal"][order]
     assert np.isnan(error[unknown]).all()
     np.testing.assert_allclose(error[~unknown], expected[~unknown])
-    assert value.score(**plain, episode=episode) == pytest.approx(
-        -np.mean(expected[~unknown] ** 2)
-    )
+    assert value.score(**rows) == pytest.approx(-np.mean(expected[~unknown] ** 2))
     with pytest.raises(ValueError, match="terminal and episode must be given to score"):
         value.score(parts["X"], parts["y"])
 
@@ -115,7 +97,7 @@ def test_a_stream_has_labels_in_all_calls_or_in_none():
     for first, second in (({}, {"episode": episode}), ({"episode": episode}, {})):
         stream = lstd().partial_fit(**parts, **first)
         with pytest.raises(
-            ValueError, match="episode must stay (given|None) while its stream goes on"
+            ValueError, match="episode must stay (given|None) while its"
         ):
             stream.partial_fit(**parts, **second)
         clone(stream).partial_fit(**parts, **second)

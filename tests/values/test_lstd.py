@@ -1,12 +1,10 @@
 """solver="lstd": the exact solution of a fit, and of a stream by its moments."""
 
 import pickle
-import warnings
 
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from value_logs import coefficients, fed, some, walk, with_ones
 
@@ -28,17 +26,14 @@ def lstd(gamma=0.99, **params):
 def test_gradients_vanish_at_the_minimiser(alpha, n):
     rng = np.random.default_rng(0)
     A, after, r = rng.normal(size=(n, 5)), rng.normal(size=(n, 5)), rng.normal(size=n)
-    P = rng.dirichlet(np.ones(n), size=n)
-    alphas = alpha * np.array([1.0, 2.0, 0.5, 1.0, 0.0])
-    projected = ProjectedBellmanProblem(
-        A, after, r, 0.9, sample_weight=np.arange(1.0, n + 1), alpha=alphas
-    )
-    for problem in (projected, BellmanProblem(P, r, A, 0.9, alpha=alphas)):
-        x = problem.minimizer()
-        assert (
-            abs(problem.gradient(x)).max()
-            < 1e-9 * abs(problem.gradient(np.zeros(5))).max()
-        )
+    P, weights = rng.dirichlet(np.ones(n), size=n), np.arange(1.0, n + 1)
+    alphas = {"alpha": alpha * np.array([1.0, 2.0, 0.5, 1.0, 0.0])}
+    for problem in (
+        ProjectedBellmanProblem(A, after, r, 0.9, sample_weight=weights, **alphas),
+        BellmanProblem(P, r, A, 0.9, **alphas),
+    ):
+        x, start = problem.minimizer(), problem.gradient(np.zeros(5))
+        assert abs(problem.gradient(x)).max() < 1e-9 * abs(start).max()
         assert problem.solution().rank == (5 if n == 40 or alpha else 3)
 
 
@@ -54,7 +49,7 @@ def test_many_bellman_rows_are_one_least_squares_problem():
 
 
 def test_inconsistent_equations_end_at_the_minimum():
-    """A is singular where C is not: no w solves A w = b, and the metric of C
+    """A is singular where C is not: no w solves A w = b, and the preconditioner of C
     decides."""
     A = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]])
     after = A / 0.5
@@ -68,15 +63,12 @@ def test_inconsistent_equations_end_at_the_minimum():
 @pytest.mark.parametrize("objective", ["projected", "bellman"])
 def test_alpha_holds_a_column_in_a_tiny_unit_at_0(objective):
     """Its ridge is 1e14 times the other columns, which still count."""
-    parts = walk()
-    tiny = parts | {
-        name: parts[name] * [1.0, 1.0, 1.0, 1e-12] for name in ("X", "next_X")
-    }
+    parts, unit = walk(), np.array([1.0, 1.0, 1.0, 1e-12])
+    tiny = parts | {name: parts[name] * unit for name in ("X", "next_X")}
     value = lstd(alpha=1e3, objective=objective).fit(**tiny)
     assert value.rank_ == 5 and value.condition_number_ < 1e5
-    if (
-        objective == "bellman"
-    ):  # "projected" has one more feature that the error is projected onto
+    # "projected" has one more feature that the error is projected onto
+    if objective == "bellman":
         three = parts | {name: parts[name][:, :3] for name in ("X", "next_X")}
         expected = lstd(alpha=1e3, objective=objective).fit(**three).predict(three["X"])
         np.testing.assert_allclose(value.predict(tiny["X"]), expected, rtol=1e-9)
@@ -109,88 +101,67 @@ def nearly_collinear(size):
 
 
 def test_nearly_collinear_features_warn():
-    parts = nearly_collinear(3e-6)
+    parts, text = (
+        nearly_collinear(3e-6),
+        "condition_number_ is .*e.1. with rank_ 5.* al",
+    )
     for method in ("fit", "partial_fit"):
-        with pytest.warns(
-            ConvergenceWarning, match="condition_number_ is .*e.1. with rank_ 5.* alpha"
-        ) as caught:
+        with pytest.warns(ConvergenceWarning, match=text) as caught:
             value = getattr(lstd(), method)(**parts)
         assert caught[0].filename == __file__
         assert value.condition_number_ >= 1e10 and value.rank_ == 5
         ridge = getattr(lstd(alpha=1e-3), method)(**parts)
         assert ridge.condition_number_ < 1e10 and ridge.rank_ == 5
+    with pytest.warns(ConvergenceWarning) as caught:
+        fed(lstd(), 500, **parts)
+    assert len(caught) == 1  # a stream warns once
     assert lstd().fit(**nearly_collinear(1e-3)).condition_number_ < 1e9
     # equal to rounding: in silence
     assert lstd().fit(**nearly_collinear(1e-14)).rank_ == 4
 
 
-def test_a_stream_warns_once():
-    parts = nearly_collinear(3e-6)
-    with pytest.warns(ConvergenceWarning) as caught:
-        value = fed(lstd(), 100, **parts)
-    assert len(caught) == 1 and value.condition_number_ >= 1e10
-
-
-@pytest.mark.parametrize(
-    ("n_columns", "decay"), [(3, 0.0), (400, 0.7)]
-)  # 400 are solved in several blocks
-def test_alpha_is_a_ridge_on_the_matrix_of_lstd(n_columns, decay):
-    rng, n = np.random.default_rng(0), 700
-    X = rng.normal(size=(n + 1, n_columns))
-    parts = {
-        "X": X[:-1],
-        "y": rng.normal(size=n),
-        "next_X": X[1:],
-        "sample_weight": rng.random(n) + 0.5,
-    }
+def test_many_features_are_solved_in_several_blocks():
+    rng, n, d = np.random.default_rng(0), 700, 400
+    X, weights = rng.normal(size=(n + 1, d)), rng.random(n) + 0.5
+    parts = {"X": X[:-1], "y": rng.normal(size=n), "next_X": X[1:]}
     Z, next_Z = with_ones(parts["X"]), with_ones(parts["next_X"])
-    traces, share = Z.copy(), parts["sample_weight"] / parts["sample_weight"].sum()
+    traces, share = Z.copy(), weights / weights.sum()
     for k in range(1, n):
-        traces[k] += 0.9 * decay * traces[k - 1]
-    A = (share[:, None] * traces).T @ (Z - 0.9 * next_Z) + np.diag(
-        np.append(np.full(n_columns, 0.3), 0.0)
-    )
+        traces[k] += 0.9 * 0.7 * traces[k - 1]
+    ridge = np.diag(np.append(np.full(d, 0.3), 0.0))
+    A = (share[:, None] * traces).T @ (Z - 0.9 * next_Z) + ridge
     expected = np.linalg.solve(A, traces.T @ (share * parts["y"]))
-    value = lstd(0.9, alpha=0.3, trace_decay=decay)
-    values = [clone(value).fit(**parts), clone(value).partial_fit(**parts)]
-    if not decay:
-        values.append(clone(value).set_params(solver="storm-c", tol=1e-9).fit(**parts))
-    for value in values:
-        np.testing.assert_allclose(coefficients(value), expected, atol=1e-6)
+    value = lstd(0.9, alpha=0.3, trace_decay=0.7).fit(**parts, sample_weight=weights)
+    np.testing.assert_allclose(coefficients(value), expected, atol=1e-6)
+
+
+def test_alpha_is_that_of_the_iterative_solvers():
+    exact, sampled = lstd(0.9, alpha=0.3), lstd(0.9, alpha=0.3, solver="storm-c")
+    exact.fit(**walk()), sampled.set_params(tol=1e-9, random_state=0).fit(**walk())
+    np.testing.assert_allclose(coefficients(sampled), coefficients(exact), atol=1e-6)
 
 
 def test_stream_is_fit():
-    size, params = 7, {"alpha": 1e-2}
-    parts = walk()
-    stream, batch = fed(lstd(**params), size, **parts), lstd(**params).fit(**parts)
+    parts = walk(200)
+    stream, batch = fed(lstd(alpha=1e-2), 7, **parts), lstd(alpha=1e-2).fit(**parts)
     np.testing.assert_allclose(coefficients(stream), coefficients(batch), rtol=1e-9)
-    np.testing.assert_allclose(
-        stream.loss_curve_, batch.loss_curve_, rtol=1e-6, atol=1e-12
-    )
-    assert (
-        stream.n_evaluations_ == batch.n_evaluations_
-        and stream.ifo_.tolist() == batch.ifo_.tolist()
-    )
-    assert stream.rank_ == batch.rank_ and stream.condition_number_ == pytest.approx(
-        batch.condition_number_
-    )
-    assert (
-        stream.stop_reason_ == "exhausted"
-        and stream.solver_ == "lstd"
-        and stream.objective_ == "projected"
-    )
+    curve = batch.loss_curve_
+    np.testing.assert_allclose(stream.loss_curve_, curve, rtol=1e-6, atol=1e-12)
+    assert stream.n_evaluations_ == batch.n_evaluations_
+    assert stream.ifo_.tolist() == batch.ifo_.tolist()
+    assert stream.rank_ == batch.rank_
+    assert stream.condition_number_ == pytest.approx(batch.condition_number_)
+    assert (stream.stop_reason_, stream.solver_) == ("exhausted", "lstd")
+    assert stream.objective_ == "projected"
+    again = pickle.loads(pickle.dumps(stream)).partial_fit(**walk(seed=1))
+    np.testing.assert_array_equal(again.coef_, stream.partial_fit(**walk(seed=1)).coef_)
 
 
 def test_sums_over_small_chunks_lose_nothing():
     """Beside a reward of 1e16 those of 1 are less than its last digit."""
-    y = np.array([1e16, *np.ones(20), -1e16])
-    value = fed(
-        lstd(0.0, fit_intercept=False),
-        1,
-        X=np.ones((22, 1)),
-        y=y,
-        terminal=np.ones(22, dtype=bool),
-    )
+    log = {"X": np.ones((22, 1)), "y": np.array([1e16, *np.ones(20), -1e16])}
+    log["terminal"] = np.ones(22, dtype=bool)
+    value = fed(lstd(0.0, fit_intercept=False), 1, **log)
     np.testing.assert_allclose(value.coef_, 20 / 22)
 
 
@@ -198,24 +169,10 @@ def test_a_short_stream_predicts_with_what_it_has():
     parts = some(walk(3), slice(None), "terminal")
     # waits for its successor
     stream = lstd().partial_fit(parts["X"][:1], parts["y"][:1], time=[0])
-    assert (
-        (stream.predict(parts["X"]) == 0).all()
-        and stream.rank_ == 0
-        and stream.condition_number_ == 1
-    )
+    assert (stream.predict(parts["X"]) == 0).all()
+    assert stream.rank_ == 0 and stream.condition_number_ == 1
     stream = lstd().partial_fit(**parts, terminal=np.ones(3, dtype=bool))
     np.testing.assert_allclose(stream.predict(parts["X"]), parts["y"])
-
-
-def test_a_stream_is_pickled():
-    parts = walk()
-    stream = lstd().partial_fit(**some(parts, slice(400)))
-    again = pickle.loads(pickle.dumps(stream)).partial_fit(
-        **some(parts, slice(400, None))
-    )
-    np.testing.assert_array_equal(
-        again.coef_, stream.partial_fit(**some(parts, slice(400, None))).coef_
-    )
 
 
 @pytest.mark.parametrize(
@@ -232,13 +189,10 @@ def test_a_stream_is_pickled():
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_parameters_stay_within_a_stream(solver, n, params):
-    parts = walk(n)
+    parts, (name,) = walk(n), params
     value = BellmanValueEstimator(0.9, solver, random_state=0).partial_fit(**parts)
     before = value.coef_.copy()
-    (name,) = params
-    with pytest.raises(
-        ValueError, match=f"{name} must stay .* while its stream goes on, got"
-    ):
+    with pytest.raises(ValueError, match=f"{name} must stay .* stream goes on, got"):
         value.set_params(**params).partial_fit(**parts)
     np.testing.assert_array_equal(value.coef_, before)
     value.fit(**parts).partial_fit(**parts)  # begins anew
@@ -246,24 +200,16 @@ def test_parameters_stay_within_a_stream(solver, n, params):
 
 
 def test_alpha_may_change_in_a_stream_of_lstd():
-    parts = walk()
+    parts, expected = walk(), lstd(alpha=0.1).fit(**walk()).coef_
     value = lstd().partial_fit(**parts).set_params(alpha=0.1).partial_fit(**parts)
-    np.testing.assert_allclose(
-        value.coef_, lstd(alpha=0.1).fit(**parts).coef_, rtol=1e-8
-    )
+    np.testing.assert_allclose(value.coef_, expected, rtol=1e-8)
 
 
 def test_indicators_of_states_beside_an_intercept_do_not_warn():
     for n in (8000, 100_000):  # rounding grows with the rows
         rng = np.random.default_rng(0)
-        state, after = rng.integers(3, size=n), rng.integers(4, size=n)
+        X, after = np.eye(3)[rng.integers(3, size=n)], rng.integers(4, size=n)
+        y = rng.normal(size=n)
         value = BellmanValueEstimator(0.9, objective="projected")
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            value.fit(
-                np.eye(3)[state],
-                rng.normal(size=n),
-                next_X=np.eye(3)[after % 3],
-                terminal=after == 3,
-            )
+        value.fit(X, y, next_X=np.eye(3)[after % 3], terminal=after == 3)
         assert value.rank_ == 3

@@ -31,39 +31,24 @@ def ring(visits, n_states=2000, gamma=0.9, seed=0, reach=None):
 
 def test_weights_are_not_visits():
     rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((60, 2)), rng.standard_normal(60)
-    data = {"next_X": rng.standard_normal((60, 2)), "terminal": np.arange(60) % 6 == 5}
-    ratios = np.where(np.arange(60) % 2, 1.8, 0.2)
-    value = BellmanValueEstimator(0.9, "lstd").fit(X, y, **data, sample_weight=ratios)
+    log = {"X": rng.normal(size=(60, 2)), "y": rng.normal(size=60)}
+    log |= {"next_X": rng.normal(size=(60, 2)), "terminal": np.arange(60) % 6 == 5}
+    log["sample_weight"] = np.where(np.arange(60) % 2, 1.8, 0.2)
+    value = BellmanValueEstimator(0.9, "lstd").fit(**log)
     assert value.objective_ == "projected" and "0%" in value.objective_reason_
-    # rows of the same state are visits, whatever their ratios; those of weight 0 are
+    # rows of the same state are visits, whatever their weights; those of weight 0 are
     # not there
-    twice = {
-        name: np.tile(part, (2,) + (1,) * (part.ndim - 1))
-        for name, part in data.items()
-    }
-    X, y, ratios = np.tile(X, (2, 1)), np.tile(y, 2), np.tile(ratios, 2)
-    assert (
-        BellmanValueEstimator(0.9, "lstd")
-        .fit(X, y, **twice, sample_weight=ratios)
-        .objective_
-        == "bellman"
-    )
-    ratios[60:] = 0
-    assert (
-        BellmanValueEstimator(0.9, "lstd")
-        .fit(X, y, **twice, sample_weight=ratios)
-        .objective_
-        == "projected"
-    )
+    twice = {name: np.concatenate([part, part]) for name, part in log.items()}
+    assert value.fit(**twice).objective_ == "bellman"
+    twice["sample_weight"][60:] = 0
+    assert value.fit(**twice).objective_ == "projected"
 
 
 def test_minus_zero_is_zero():
     """The state 0 is visited twice, however its zeros are signed."""
     X = np.array([[0.0, 1.0], [-0.0, 1.0], [1.0, 0.0], [1.0, -0.0]])
-    value = BellmanValueEstimator(0.5, fit_intercept=False).fit(
-        X, [1.0, 3.0, 0.0, 0.0], terminal=np.ones(4, bool)
-    )
+    value = BellmanValueEstimator(0.5, fit_intercept=False)
+    value.fit(X, [1.0, 3.0, 0.0, 0.0], terminal=np.ones(4, bool))
     assert value.n_states_ == 2 and value.objective_ == "bellman"
 
 
@@ -73,32 +58,25 @@ def test_few_visits_where_features_generalise(visits):
     value = BellmanValueEstimator(0.9, "lstd").fit(X, y, next_X=next_X)
     assert value.objective_ == "projected" and "bias" in value.objective_reason_
     np.testing.assert_allclose(value.coef_, [5.0, 3.0], atol=0.5)
-    biased = BellmanValueEstimator(0.9, "lstd", objective="bellman").fit(
-        X, y, next_X=next_X
-    )
-    assert biased.coef_[0] < 4.5
+    value.set_params(objective="bellman").fit(X, y, next_X=next_X)
+    assert value.coef_[0] < 4.5
 
 
 def test_bias_and_noise_of_states_visited_once_are_those_of_values_from_other_logs():
     """Half of the rows are the only visits of their states."""
     visits, errors, stated = np.tile([1, 1, 2], 100), [], []
-    for seed in range(60):
-        X, y, next_X = ring(visits, 300, seed=seed, reach=5)
-        reason = (
-            BellmanValueEstimator(0.9, "lstd")
-            .fit(X, y, next_X=next_X)
-            .objective_reason_
-        )
-        stated.append(
-            [float(number) for number in re.findall(r"\(about (\S+)\)", reason)]
-        )
-        value = BellmanValueEstimator(0.9, "lstd", objective="bellman").fit(
-            X, y, next_X=next_X
-        )
-        errors.append(value.predict(X) - 10 - X @ [5.0, 3.0])
-    bias, noise = np.sqrt(
-        [np.mean(np.mean(errors, axis=0) ** 2), np.mean(np.var(errors, axis=0))]
+    value, biased = (
+        BellmanValueEstimator(0.9, "lstd", objective=objective)
+        for objective in ("auto", "bellman")
     )
+    for seed in range(40):
+        X, y, next_X = ring(visits, 300, seed=seed, reach=5)
+        reason = value.fit(X, y, next_X=next_X).objective_reason_
+        stated.append([float(x) for x in re.findall(r"\(about (\S+)\)", reason)])
+        values = biased.fit(X, y, next_X=next_X).predict(X)
+        errors.append(values - 10 - X @ [5.0, 3.0])
+    bias = np.sqrt(np.mean(np.mean(errors, axis=0) ** 2))
+    noise = np.sqrt(np.mean(np.var(errors, axis=0)))
     # bias is of first order
     np.testing.assert_allclose(np.mean(stated, axis=0), [bias, noise], rtol=0.3)
 
@@ -108,21 +86,15 @@ def test_bellman_where_its_bias_does_not_show():
     value = BellmanValueEstimator(0.9, "lstd").fit(X, y, next_X=next_X)
     assert value.objective_ == "bellman" and "not above" in value.objective_reason_
     # nothing varies within a state
-    rng = np.random.default_rng(0)
-    left, came = rng.normal(size=(2, 30, 2))
-    value.fit(
-        np.tile(left, (2, 1)), np.tile(left[:, 0], 2), next_X=np.tile(came, (2, 1))
-    )
-    assert value.objective_ == "bellman"
+    left, came = np.tile(np.random.default_rng(0).normal(size=(2, 30, 2)), (2, 1))
+    assert value.fit(left, left[:, 0], next_X=came).objective_ == "bellman"
 
 
 def test_features_that_tell_states_apart():
     rng = np.random.default_rng(0)
-    state, after = rng.integers(10, size=(2, 40))
-    value = BellmanValueEstimator(0.9, "lstd").fit(
-        np.eye(10)[state], rng.normal(size=40), next_X=np.eye(10)[after]
-    )
-    assert value.objective_ == "bellman" and "apart" in value.objective_reason_
-    triangle = np.tril(np.ones((10, 10)))  # no feature belongs to one state only
-    value.fit(triangle[state], rng.normal(size=40), next_X=triangle[after])
-    assert "apart" in value.objective_reason_
+    (state, after), y = rng.integers(10, size=(2, 40)), rng.normal(size=40)
+    # no feature of the last belongs to one state only
+    for table in (np.eye(10), np.tril(np.ones((10, 10)))):
+        value = BellmanValueEstimator(0.9, "lstd")
+        value.fit(table[state], y, next_X=table[after])
+        assert value.objective_ == "bellman" and "apart" in value.objective_reason_

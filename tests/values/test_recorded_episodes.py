@@ -34,11 +34,7 @@ def as_dicts(episode):
 
 
 def same(log, expected):
-    assert (
-        sorted(log)
-        == sorted(expected)
-        == ["X", "action", "episode", "next_X", "terminal", "time", "y"]
-    )
+    assert list(log) == list(expected)
     for name in expected:
         np.testing.assert_array_equal(log[name], expected[name], err_msg=name)
         assert log[name].dtype.kind == expected[name].dtype.kind
@@ -58,98 +54,63 @@ FORMS = [
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_of_an_episode(form):
     log = transitions_from_episodes(form(episode) for episode in EPISODES)
-    np.testing.assert_array_equal(
-        log.X, np.vstack([episode.observations[:-1] for episode in EPISODES])
-    )
-    np.testing.assert_array_equal(
-        log.next_X, np.vstack([episode.observations[1:] for episode in EPISODES])
-    )
-    np.testing.assert_array_equal(
-        log.y, np.concatenate([episode.rewards for episode in EPISODES])
-    )
-    np.testing.assert_array_equal(
-        log.action, np.concatenate([episode.actions for episode in EPISODES])
-    )
-    assert (
-        list(log.terminal) == [False, False, True, False, False, True]
-        and log.terminal.dtype == bool
-    )
-    assert list(log.episode) == [0, 0, 0, 1, 1, 2] and list(log.time) == [
-        0,
-        1,
-        2,
-        4,
-        5,
-        7,
-    ]
-    no_ends = [
-        {name: as_dicts(episode)[name] for name in NAMES[:3]} for episode in EPISODES
-    ]
+    for name, of in (
+        ("X", lambda e: e.observations[:-1]), ("next_X", lambda e: e.observations[1:]),
+        ("y", lambda e: e.rewards), ("action", lambda e: e.actions),
+    ):  # fmt: skip
+        expected = np.concatenate([of(episode) for episode in EPISODES])
+        np.testing.assert_array_equal(log[name], expected)
+    assert list(np.flatnonzero(log.terminal)) == [2, 5] and log.terminal.dtype == bool
+    assert list(log.episode) == [0, 0, 0, 1, 1, 2]
+    assert list(log.time) == [0, 1, 2, 4, 5, 7]
+    no_ends = [{name: getattr(e, name) for name in NAMES[:3]} for e in EPISODES]
     assert not transitions_from_episodes(no_ends).terminal.any()
 
 
-@pytest.mark.parametrize("form", [lambda **parts: SimpleNamespace(**parts), dict])
+@pytest.mark.parametrize("form", [SimpleNamespace, dict])
 def test_other_names_for_ends_are_refused(form):
-    parts = {
-        "observations": [[0.0], [1.0]],
-        "actions": [1, 1],
-        "rewards": [0.0, 1.0],
-        "terminals": [False, True],
-    }
-    with pytest.raises(
-        ValueError,
-        match="episodes must have terminations.*episode 0 with terminals in their "
-        "place",
-    ):
+    parts = {"observations": [[0.0], [1.0]], "actions": [1, 1], "rewards": [0.0, 1.0]}
+    parts["terminals"] = [False, True]
+    message = "must have terminations.*episode 0 with terminals in their place"
+    with pytest.raises(ValueError, match=message):
         transitions_from_episodes([form(**parts)])
     both = form(**parts, terminations=[False, True])
     assert list(transitions_from_episodes([both]).terminal) == [False, True]
 
 
 def test_next_observations_are_the_successors():
-    parts = {
-        "actions": [0, 1, 0],
-        "rewards": [1, 2, 3],
-        "next_observations": [[10.0], [11.0], [12.0]],
-    }
-    for observations in ([[0.0], [1.0], [2.0]], [[0.0], [1.0], [2.0], [3.0]]):
-        log = transitions_from_episodes([{"observations": observations} | parts] * 2)
-        assert (
-            list(log.X.ravel()) == [0, 1, 2] * 2
-            and list(log.next_X.ravel()) == [10, 11, 12] * 2
-        )
+    parts = {"actions": [0, 1, 0], "rewards": [1, 2, 3]}
+    parts["next_observations"] = [[10.0], [11.0], [12.0]]
+    for n in (3, 4):
+        episode = {"observations": np.arange(n)[:, None]} | parts
+        log = transitions_from_episodes([episode] * 2)
+        assert list(log.X.ravel()) == [0, 1, 2] * 2
+        assert list(log.next_X.ravel()) == [10, 11, 12] * 2
         assert not log.terminal.any() and list(log.time) == [0, 1, 2, 4, 5, 6]
 
 
 @pytest.mark.parametrize("kind", ["dict", "list of dicts", "tuple"])
 def test_observations_of_several_parts(kind):
     place, cell = np.arange(8.0).reshape(4, 2), np.array([0, 2, 1, 2])
+    rows = zip(place, cell, strict=True)
     seen = {
         "dict": {"place": place, "cell": cell},
-        "list of dicts": [
-            {"place": p, "cell": c} for p, c in zip(place, cell, strict=True)
-        ],
+        "list of dicts": [{"place": p, "cell": c} for p, c in rows],
         "tuple": (place, cell),
     }[kind]
-    log = transitions_from_episodes(
-        [{"observations": seen, "actions": [0, 1, 0], "rewards": [1, 2, 3]}]
-    )
+    episode = {"observations": seen, "actions": [0, 1, 0], "rewards": [1, 2, 3]}
+    log = transitions_from_episodes([episode])
     np.testing.assert_array_equal(log.X, np.c_[place, cell][:-1])
     spaces = pytest.importorskip("gymnasium").spaces
     parts = spaces.Box(0, 9, (2,)), spaces.Discrete(3)
-    space = (
-        spaces.Tuple(parts)
-        if kind == "tuple"
-        else spaces.Dict({"place": parts[0], "cell": parts[1]})
-    )
-    episode = {"observations": seen, "actions": [0, 1, 0], "rewards": [1, 2, 3]}
-    given = {"episodes": [episode], "observation_space": space}
-    # Gymnasium sorts the keys
-    ordered = [place, np.eye(3)[cell]] if kind == "tuple" else [np.eye(3)[cell], place]
-    np.testing.assert_array_equal(
-        transitions_from_episodes(**given).next_X, np.hstack(ordered)[1:]
-    )
-    assert transitions_from_episodes(**given, one_hot=False).X.shape == (3, 3)
+    space, expected = spaces.Tuple(parts), [place, np.eye(3)[cell]]
+    if kind != "tuple":  # Gymnasium sorts the keys
+        space = spaces.Dict({"place": parts[0], "cell": parts[1]})
+        expected = expected[::-1]
+    log = transitions_from_episodes([episode], observation_space=space)
+    np.testing.assert_array_equal(log.next_X, np.hstack(expected)[1:])
+    log = transitions_from_episodes([episode], observation_space=space, one_hot=False)
+    assert log.X.shape == (3, 3)
 
 
 def recorded(seed=0, limit=6, n_episodes=30):
@@ -157,61 +118,31 @@ def recorded(seed=0, limit=6, n_episodes=30):
     one more observation."""
     rng, episodes = np.random.default_rng(seed), []
     for _ in range(n_episodes):
-        seen, actions, rewards = [rng.normal(size=2)], [], []
+        seen, actions = [rng.uniform(-1, 1, size=2)], []
         while len(actions) < limit and abs(seen[-1]).max() <= 2:
             actions.append(rng.integers(3))
             seen.append(seen[-1] + rng.normal(size=2))
-            rewards.append(seen[-1][0])
-        ended = abs(seen[-1]).max() > 2
-        if actions:
-            episodes.append(
-                {
-                    "observations": np.array(seen),
-                    "actions": actions,
-                    "rewards": rewards,
-                    "terminations": bool(ended),
-                    "truncations": not ended,
-                }
-            )
+        seen, ends = np.array(seen, np.float32), bool(abs(seen[-1]).max() > 2)
+        episode = {"observations": seen, "actions": actions, "rewards": seen[1:, 0]}
+        episodes.append(episode | {"terminations": ends, "truncations": not ends})
     return episodes
 
 
 def flat(episodes, **more):
     """The arrays of D4RL: as many observations as steps, and bools at the last step of
     each episode."""
-    last = [np.arange(len(e["rewards"])) == len(e["rewards"]) - 1 for e in episodes]
-    return {
-        "observations": np.concatenate(
-            [e["observations"][:-1] for e in episodes]
-        ).astype(np.float32),
-        "actions": np.concatenate([e["actions"] for e in episodes]),
-        "rewards": np.concatenate([e["rewards"] for e in episodes]).astype(np.float32),
-        "terminals": np.concatenate(
-            [part & e["terminations"] for part, e in zip(last, episodes, strict=True)]
-        ),
-        "timeouts": np.concatenate(
-            [part & e["truncations"] for part, e in zip(last, episodes, strict=True)]
-        ),
-    } | more
-
-
-def after(episodes):
-    return np.concatenate([e["observations"][1:] for e in episodes]).astype(np.float32)
-
-
-def without_the_last(episodes):
-    """The same episodes without the observation after the last step."""
-    return [
-        e
-        | {
-            "observations": e["observations"][:-1].astype(np.float32),
-            "rewards": np.float32(e["rewards"]),
-        }
-        for e in episodes
-    ]
+    parts = []
+    for e in episodes:
+        last = np.arange(len(e["rewards"])) == len(e["rewards"]) - 1
+        ends, cut = last & e["terminations"], last & e["truncations"]
+        parts.append((e["observations"][:-1], e["actions"], e["rewards"], ends, cut))
+    names = "observations", "actions", "rewards", "terminals", "timeouts"
+    columns = map(np.concatenate, zip(*parts, strict=True))
+    return dict(zip(names, columns, strict=True)) | more
 
 
 RECORDED = recorded()
+AFTER = np.concatenate([e["observations"][1:] for e in RECORDED])
 
 
 def test_arrays_of_d4rl_and_d3rlpy():
@@ -219,32 +150,25 @@ def test_arrays_of_d4rl_and_d3rlpy():
     (n, 1)."""
     arrays = flat(RECORDED)
     assert arrays["terminals"].any() and arrays["timeouts"].any()
-    expected = transitions_from_episodes(without_the_last(RECORDED))
+    expected = transitions_from_episodes(
+        e | {"observations": e["observations"][:-1]} for e in RECORDED
+    )
     same(transitions_from_arrays(*arrays.values()), expected)
     for name in ("terminals", "timeouts"):
         arrays[name] = arrays[name].astype(np.float32)
-    arrays |= {
-        name: arrays[name][:, None]
-        for name in ("actions", "rewards", "terminals", "timeouts")
-    }
+    for name in ("actions", "rewards", "terminals", "timeouts"):
+        arrays[name] = arrays[name][:, None]
     same(transitions_from_arrays(**arrays), expected)
 
 
 def test_the_last_row_of_the_arrays():
     """It is kept if it is terminal only. What was cut off there, or would have gone on,
     has no successor."""
-    arrays = {
-        "observations": [[0.0], [1.0], [2.0]],
-        "actions": [0, 1, 0],
-        "rewards": [1, 2, 3],
-    }
+    arrays = np.array([[0.0], [1.0], [2.0]]), [0, 1, 0], [1, 2, 3]
     for end, timeouts in ((0, None), (0, [0, 0, 1]), (1, None), (1, [0, 0, 1])):
-        log = transitions_from_arrays(
-            **arrays, terminals=[0, 0, end], timeouts=timeouts
-        )
-        assert list(log.X.ravel()) == [0, 1, 2][: 2 + end] and list(
-            log.next_X.ravel()[:2]
-        ) == [1, 2]
+        log = transitions_from_arrays(*arrays, [0, 0, end], timeouts)
+        assert list(log.X.ravel()) == [0, 1, 2][: 2 + end]
+        assert list(log.next_X.ravel()[:2]) == [1, 2]
         assert list(log.terminal) == [False, False, True][: 2 + end]
     one_step = transitions_from_arrays(
         np.arange(5.0), [0] * 5, np.ones(5), np.zeros(5), [0, 1, 1, 0, 1]
@@ -253,39 +177,31 @@ def test_the_last_row_of_the_arrays():
 
 
 def test_next_observations_keep_all_rows():
-    arrays = flat(RECORDED, next_observations=after(RECORDED))
-    names = "observations", "rewards"
-    expected = transitions_from_episodes(
-        e | {name: np.float32(e[name]) for name in names} for e in RECORDED
-    )
+    arrays = flat(RECORDED, next_observations=AFTER)
+    expected = transitions_from_episodes(RECORDED)
     same(transitions_from_arrays(**arrays), expected)
     # as a replay buffer or d4rl.qlearning_dataset has them: where a successor is not
     # the next row, an episode begins
     del arrays["timeouts"]
     same(transitions_from_arrays(**arrays), expected)
-    arrays["next_observations"] = after(RECORDED).astype(float) * (1 + 1e-8)
-    np.testing.assert_array_equal(
-        transitions_from_arrays(**arrays).episode, expected.episode
-    )
-    order = np.random.default_rng(0).permutation(len(arrays["rewards"]))
-    log = transitions_from_arrays(
-        **{name: part[order] for name, part in arrays.items()}
-    )
-    assert len(np.unique(log.episode)) > 0.9 * len(order)
+    arrays["next_observations"] = AFTER.astype(float) * (1 + 1e-8)
+    found = transitions_from_arrays(**arrays)
+    np.testing.assert_array_equal(found.episode, expected.episode)
+    order = np.random.default_rng(0).permutation(len(AFTER))
+    shuffled = {name: part[order] for name, part in arrays.items()}
+    found = transitions_from_arrays(**shuffled)
+    assert len(np.unique(found.episode)) > 0.9 * len(order)
 
 
 def test_observations_of_a_space_and_images():
     spaces = pytest.importorskip("gymnasium").spaces
-    images = transitions_from_arrays(
-        np.arange(12.0).reshape(2, 3, 2), [0, 1], [0.0, 1.0], [0, 1]
-    )
-    np.testing.assert_array_equal(images.X, np.arange(12.0).reshape(2, 6))
-    cells = transitions_from_arrays(
-        [0, 2, 1], [0] * 3, [0] * 3, [0, 0, 1], observation_space=spaces.Discrete(3)
-    )
-    np.testing.assert_array_equal(cells.X, np.eye(3)[[0, 2, 1]])
+    images = np.arange(12.0).reshape(2, 3, 2)
+    log = transitions_from_arrays(images, [0, 1], [0.0, 1.0], [0, 1])
+    np.testing.assert_array_equal(log.X, np.arange(12.0).reshape(2, 6))
+    arrays = [0, 2, 1], [0] * 3, [0] * 3, [0, 0, 1]
+    log = transitions_from_arrays(*arrays, observation_space=spaces.Discrete(3))
+    np.testing.assert_array_equal(log.X, np.eye(3)[[0, 2, 1]])
     cells = {"observations": [0, 7, 1], "actions": [0, 0], "rewards": [0, 0]}
-    with pytest.raises(
-        ValueError, match=r"observations must be of their space, Discrete\(4\); got 7"
-    ):
+    message = r"observations must be of their space, Discrete\(4\); got 7"
+    with pytest.raises(ValueError, match=message):
         transitions_from_episodes([cells], observation_space=spaces.Discrete(4))

@@ -3,7 +3,6 @@ and the traces between them."""
 
 import numpy as np
 import pytest
-from sklearn.preprocessing import OneHotEncoder
 from value_logs import coefficients, fed, some, walk_on_states, with_ones
 from value_logs import episodes as log_of
 
@@ -22,149 +21,95 @@ def lstd(trace_decay=0.7, gamma=GAMMA, **params):
     )
 
 
-def by_hand(
-    X, y, next_X, terminal, decay, breaks=(), sample_weight=None, importance_ratio=None
-):
-    """The recursion of Bradtke & Barto and Boyan, with the ratios of Yu, row by row."""
-    Z, next_Z, A, b, trace = (
-        with_ones(X),
-        with_ones(next_X) * ~terminal[:, None],
-        0,
-        0,
-        0,
-    )
-    weights, ratio = (
-        np.ones(len(y)) if part is None else part
-        for part in (sample_weight, importance_ratio)
-    )
+def by_hand(X, y, next_X, terminal, decay, breaks=()):
+    """The recursion of Bradtke & Barto and Boyan, row by row."""
+    Z, next_Z, A, b, trace = with_ones(X), with_ones(next_X), 0, 0, 0
     for k, phi in enumerate(Z):
         started = k == 0 or terminal[k - 1] or k in breaks
-        trace = phi + (0 if started else GAMMA * decay * ratio[k - 1] * trace)
-        A = A + weights[k] * ratio[k] * np.outer(trace, phi - GAMMA * next_Z[k])
-        b = b + weights[k] * ratio[k] * trace * y[k]
+        trace = phi + (0 if started else GAMMA * decay * trace)
+        A = A + np.outer(trace, phi - GAMMA * next_Z[k] * (not terminal[k]))
+        b = b + trace * y[k]
     return np.linalg.solve(A, b)
 
 
 @pytest.mark.parametrize("gamma", [0.5, 0.99])
 def test_lambda_1_is_regression_on_the_returns(gamma):
-    parts = episodes(LENGTHS)
+    parts = episodes()
     returns, total = np.zeros(len(parts["y"])), 0.0
     for k in range(len(returns) - 1, -1, -1):
         total = returns[k] = parts["y"][k] + gamma * total * (not parts["terminal"][k])
-    Z = np.column_stack([parts["X"], np.ones(len(returns))])
-    expected = np.linalg.lstsq(Z, returns, rcond=None)[0]
-    np.testing.assert_allclose(
-        coefficients(lstd(1.0, gamma).fit(**parts)), expected, rtol=1e-8
-    )
+    expected = np.linalg.lstsq(with_ones(parts["X"]), returns, rcond=None)[0]
+    found = coefficients(lstd(1.0, gamma).fit(**parts))
+    np.testing.assert_allclose(found, expected, rtol=1e-8)
 
 
 def test_a_trace_ends_where_the_next_row_is_not_the_successor():
-    parts = episodes([200])
-    parts["next_X"][[49, 120]] += 1.0  # truncated: the next row begins an episode
-    expected = by_hand(**parts, decay=0.8, breaks=(50, 121))
-    for value in (
-        lstd(0.8).fit(**parts),
-        fed(lstd(0.8), 50, **parts),
-        fed(lstd(0.8), 1, **parts),
-    ):
+    parts = episodes([60])
+    parts["next_X"][[29, 50]] += 1.0  # truncated: the next row begins an episode
+    expected = by_hand(**parts, decay=0.8, breaks=(30, 51))
+    for value in (lstd(0.8).fit(**parts), fed(lstd(0.8), 1, **parts)):
         np.testing.assert_allclose(coefficients(value), expected, rtol=1e-8)
 
 
 def test_time():
     """Rows in any order in fit; gaps end a trace, and so do terminal rows; the last row
     has no successor."""
-    parts = episodes([400])
-    time = np.arange(400) + 10**15 + np.isin(np.arange(400), [100, 251]).cumsum() * 3
-    parts["terminal"] = np.isin(np.arange(400), [99, 180])
+    parts, k = episodes([400]), np.arange(400)
+    time = k + 10**15 + np.isin(k, [100, 251]).cumsum() * 3
+    parts["terminal"] = np.isin(k, [99, 180])
     kept = np.flatnonzero((np.diff(time, append=0) == 1) | parts["terminal"])
-    expected = by_hand(
-        **some(parts, kept), decay=0.8, breaks=np.flatnonzero(np.diff(kept) > 1) + 1
-    )
+    breaks = np.flatnonzero(np.diff(kept) > 1) + 1
+    expected = by_hand(**some(parts, kept), decay=0.8, breaks=breaks)
     timed = some(parts, slice(None), "next_X") | {"time": time}
-    value = lstd(0.8).fit(**some(timed, np.random.default_rng(0).permutation(400)))
-    np.testing.assert_allclose(coefficients(value), expected, rtol=1e-8)
-    for size in (7, 99, 100):
-        np.testing.assert_allclose(
-            coefficients(fed(lstd(0.8), size, **timed)), expected, rtol=1e-8
-        )
-
-
-def test_sparse_features():
-    rng = np.random.default_rng(0)
-    states, ends = rng.integers(30, size=(1001, 1)), rng.random(1000) < 0.05
-    parts = {
-        "X": states[:-1],
-        "y": rng.normal(size=1000),
-        "next_X": states[1:],
-        "terminal": ends,
-    }
-    one = [
-        lstd(features=OneHotEncoder(sparse_output=s)).fit(**parts).coef_
-        for s in (True, False)
-    ]
-    np.testing.assert_allclose(*one, rtol=1e-9)
+    shuffled = some(timed, np.random.default_rng(0).permutation(400))
+    values = [fed(lstd(0.8), size, **timed) for size in (99, 100)]
+    for value in (lstd(0.8).fit(**shuffled), *values):
+        np.testing.assert_allclose(coefficients(value), expected, rtol=1e-8)
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize(
-    "rounded", [lambda a: a.astype(np.float32).astype(float), lambda a: a.round(6)]
-)
-def test_traces_go_on_over_rounded_successors(rounded):
+def test_traces_go_on_over_rounded_successors():
     parts = episodes()
-    exact = lstd(0.9).fit(**parts)
-    parts["next_X"] = rounded(parts["next_X"])
-    for value in (lstd(0.9).fit(**parts), lstd(0.9).partial_fit(**parts)):
-        np.testing.assert_allclose(value.coef_, exact.coef_, rtol=1e-4)
-    assert abs(lstd(0.0).fit(**parts).coef_ - exact.coef_).max() > 0.01
+    exact = lstd(0.9).fit(**parts).coef_
+    for rounded in (
+        np.float32(parts["next_X"]).astype(float),
+        parts["next_X"].round(6),
+    ):
+        log = parts | {"next_X": rounded}
+        for value in (lstd(0.9).fit(**log), lstd(0.9).partial_fit(**log)):
+            np.testing.assert_allclose(value.coef_, exact, rtol=1e-4)
+    assert abs(lstd(0.0).fit(**parts).coef_ - exact).max() > 0.01
 
 
 def test_states_of_a_tiny_unit_are_told_apart():
     parts = log_of(LENGTHS, every=2)[0]  # every second episode is cut off
     tiny = parts | {name: 1e-9 * parts[name] for name in ("X", "next_X")}
-    np.testing.assert_allclose(
-        lstd(0.9).fit(**tiny).predict(tiny["X"]),
-        lstd(0.9).fit(**parts).predict(parts["X"]),
-    )
+    found, expected = (lstd(0.9).fit(**log).predict(log["X"]) for log in (tiny, parts))
+    np.testing.assert_allclose(found, expected)
 
 
-@pytest.mark.parametrize("method", ["fit", "partial_fit"])
-def test_rows_in_no_order_warn(method):
+def test_rows_in_no_order_warn():
     parts, episode, _ = log_of([600])
     shuffled = some(parts, np.random.default_rng(1).permutation(600))
-    with pytest.warns(
-        UserWarning, match="trace_decay has little effect: of 598 rows .* [0-3] are"
-    ):
-        getattr(lstd(0.9), method)(**shuffled)
-    if method == "fit":
-        with pytest.warns(UserWarning, match="trace_decay has little effect"):
-            lstd().fit(**shuffled | {"terminal": np.zeros(600, bool)}, episode=episode)
-
-
-def off_policy():
-    """A walk on seven states that goes right half of the time, and the ratios of a
-    policy that does so at .9."""
-    parts, action = walk_on_states(20, 7)
-    states = np.c_[np.arange(7) < 4, np.arange(7)].astype(float)
-    parts |= {"X": parts["X"] @ states, "next_X": parts["next_X"] @ states}
-    return some(parts, slice(None), "episode") | {
-        "importance_ratio": np.where(action == 1, 1.8, 0.2)
-    }
+    text = "trace_decay has little effect"
+    for fit in (lstd(0.9).fit, lstd(0.9).partial_fit):
+        with pytest.warns(UserWarning, match=f"{text}: of 598 rows .* [0-3] are"):
+            fit(**shuffled)
+    shuffled["terminal"] = np.zeros(600, bool)
+    with pytest.warns(UserWarning, match=text):
+        lstd().fit(**shuffled, episode=episode)
 
 
 def test_without_traces_ratios_are_weights():
-    parts = off_policy()
-    weighted = {
-        ("sample_weight" if name == "importance_ratio" else name): part
-        for name, part in parts.items()
-    }
+    """Of a walk that goes right half of the time, for a policy that does so at .9."""
+    parts, action = walk_on_states(20, 7)
+    ratio = np.where(action == 1, 1.8, 0.2)
+    rated, weighted = (
+        parts | {name: ratio} for name in ("importance_ratio", "sample_weight")
+    )
     for solver in ("lstd", "storm-c"):
-        one, other = (
-            BellmanValueEstimator(0.9, solver, random_state=0).fit(**rows)
-            for rows in (parts, weighted)
-        )
-        np.testing.assert_array_equal(one.coef_, other.coef_)
-        assert (
-            one.score(**parts)
-            == one.score(**weighted)
-            != one.score(**some(parts, slice(None), "importance_ratio"))
-        )
+        value = BellmanValueEstimator(0.9, solver, random_state=0)
+        expected = value.fit(**weighted).coef_
+        np.testing.assert_array_equal(value.fit(**rated).coef_, expected)
+        score = value.score(**rated)
+        assert score == value.score(**weighted) != value.score(**parts)

@@ -24,32 +24,22 @@ CHUNK = 7 * LENGTH  # whole episodes
 
 def make_log(seed=0):
     """Episodes that end after eight steps or more, of states that never repeat, in
-    order."""
-    rng = np.random.default_rng(seed)
-    parts = {name: [] for name in ("X", "y", "action", "next_X", "terminal", "episode")}
+    order, and rows that go on after the end."""
+    rng, rows = np.random.default_rng(seed), []
     for episode in range(EPISODES):
-        x = rng.normal(size=STATES)
-        length = rng.integers(8, LENGTH + 1)
+        x, length = rng.normal(size=STATES), rng.integers(8, LENGTH + 1)
         for step in range(LENGTH):
-            action = rng.integers(ACTIONS)
+            action, ends = rng.integers(ACTIONS), step + 1 == length
             after = 0.8 * x + 0.3 * (action - 0.5) + 0.3 * rng.normal(size=STATES)
-            row = (
-                x,
-                x[0] + action * x[1],
-                action,
-                after,
-                step + 1 == length,
-                episode if step < length else -episode - 1,
-            )
-            for part, value in zip(parts.values(), row, strict=True):
-                part.append(value)
-            x = after if step + 1 != length else rng.normal(size=STATES)
-    return {name: np.array(part) for name, part in parts.items()}
+            label = episode if step < length else -episode - 1
+            rows.append((x, x[0] + action * x[1], action, after, ends, label))
+            x = rng.normal(size=STATES) if ends else after
+    names = "X", "y", "action", "next_X", "terminal", "episode"
+    return dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
 
 
 LOG = make_log()
 N = len(LOG["y"])
-WEIGHTS = np.random.default_rng(1).integers(0, 3, N).astype(float)
 RATIOS = np.random.default_rng(2).uniform(0.5, 1.5, N)
 
 dask = pytest.importorskip("dask")
@@ -99,55 +89,38 @@ def test_rows_without_successors_are_episodes_of_one_step():
 def test_cycles_of_policies():
     rng = np.random.default_rng(0)
     X, after = rng.normal(size=(2, 60, 2))
-    log = {
-        "X": X,
-        "y": rng.normal(size=60),
-        "action": rng.integers(0, 3, 60),
-        "next_X": after,
-    }
-    log["terminal"] = np.zeros(60, dtype=bool)
-    memory, blocks = both(
-        ActionValueEstimator(gamma=0.99, fit_intercept=False, max_iter=25),
-        log,
-        chunk=17,
-    )
+    log = {"X": X, "y": rng.normal(size=60), "action": rng.integers(0, 3, 60)}
+    log |= {"next_X": after, "terminal": np.zeros(60, dtype=bool)}
+    q = ActionValueEstimator(gamma=0.99, fit_intercept=False, max_iter=25)
+    memory, blocks = both(q, log, chunk=17)
     same_bits(blocks.policy_changes_, memory.policy_changes_)
     equal(blocks.coef_, memory.coef_, rtol=1e-5)
 
 
 def test_data_frames_keep_their_names():
-    columns = list("abc")
-    frames = {
-        name: pd.DataFrame(LOG[name], columns=columns) for name in ("X", "next_X")
+    log = {name: pd.Series(LOG[name]) for name in ("y", "terminal", "episode")}
+    log |= {
+        name: pd.DataFrame(LOG[name], columns=list("abc")) for name in ("X", "next_X")
     }
-    rest = {
-        name: pd.Series(part)
-        for name, part in without(LOG, "X", "next_X", "action").items()
-    }
-    log = frames | rest
     memory = BellmanValueEstimator(features=PolynomialFeatures(2)).fit(**log)
-    blocks = clone(memory).fit(
-        **{name: dd.from_pandas(part, npartitions=4) for name, part in log.items()}
-    )
+    lazily = {name: dd.from_pandas(part, npartitions=4) for name, part in log.items()}
+    blocks = clone(memory).fit(**lazily)
     check_states(memory, blocks)
-    assert blocks.feature_names_in_.tolist() == columns
-    lazy_values = blocks.predict(dd.from_pandas(frames["X"], npartitions=4))
-    assert isinstance(lazy_values, da.Array)
-    equal(lazy_values.compute(), memory.predict(frames["X"]), rtol=1e-8)
+    assert blocks.feature_names_in_.tolist() == list("abc")
+    values = blocks.predict(lazily["X"])
+    assert isinstance(values, da.Array)
+    equal(values.compute(), memory.predict(log["X"]), rtol=1e-8)
 
 
 def test_predictions_are_lazy():
-    X, log = lazy(LOG)["X"], LOG
-    value = BellmanValueEstimator().fit(**without(log, "action"))
-    q = ActionValueEstimator().fit(**log)
+    X, q = lazy(LOG)["X"], ActionValueEstimator().fit(**LOG)
+    value = BellmanValueEstimator().fit(**without(LOG, "action"))
     for estimator, shape in ((value, (N,)), (q, (N, ACTIONS))):
         result, std = estimator.predict(X, return_std=True)
         assert isinstance(result, da.Array) and result.shape == std.shape == shape
         equal(result.compute(), estimator.predict(LOG["X"]), rtol=1e-12)
         equal(std.compute(), estimator.predict(LOG["X"], return_std=True)[1], rtol=1e-9)
-        with pytest.raises(
-            ValueError, match="X has 2 features, but .* is expecting 3 features"
-        ):
+        with pytest.raises(ValueError, match="X has 2 features, but .* is expecting 3"):
             estimator.predict(X[:, :2])
     action = q.predict_action(X)
     assert isinstance(action, da.Array) and action.dtype == q.actions_.dtype
@@ -175,46 +148,25 @@ def changed(name, row, value):
     return lazy(LOG | {name: part})
 
 
-@pytest.mark.parametrize(
-    "log, message",
-    [
-        (
-            changed("X", (200, 1), np.nan),
-            r"X must be finite, got nan in column 1, row 32 "
-            r"\(in partition 2, which begins",
-        ),
-        (
-            changed("y", 100, np.inf),
-            r"y must be finite, got inf in row 16 \(in partition "
-            r"1,",
-        ),
-        (
-            changed("terminal", 85, 2),
-            r"terminal must be booleans, or 0 and 1, got .* in "
-            r"row 1 \(in partition 1,",
-        ),
-        (
-            changed("next_X", (3, 0), np.nan),
-            r"next_X must be finite, got nan in column 0, "
-            r"row 3 \(in partition 0,",
-        ),
-        (
-            changed("next_X", (50, 1), np.inf),
-            r"next_X must be finite, got inf in column 1, row 50 \(in partition 0,",
-        ),
-        (
-            lazy(LOG | {"sample_weight": 1 - 2 * np.eye(N)[99]}),
-            r"sample_weight .* got "
-            r"-1.0 in row 15 \(in "
-            r"partition 1",
-        ),
-        (lazy(LOG | {"time": LOG["episode"]}), "time must be None if next_X is given"),
-        (
-            lazy(LOG) | {"next_X": da.ones((N, 2), chunks=CHUNK)},
-            "next_X must have the columns of X, got .* in place of 3",
-        ),
-    ],
-)
+WRONG = [
+    (
+        changed("X", (200, 1), np.nan),
+        r"X .* nan in column 1, row 32 \(in partition 2, wh",
+    ),
+    (
+        changed("y", 100, np.inf),
+        r"y must be finite, got inf in row 16 \(in partition 1,",
+    ),
+    (changed("terminal", 85, 2), r"or 0 and 1, got .* in row 1 \(in partition 1,"),
+    (changed("next_X", (3, 0), np.nan), r"nan in column 0, row 3 \(in partition 0,"),
+    (lazy(LOG | {"sample_weight": 1 - 2 * np.eye(N)[99]}), r"row 15 \(in partition 1"),
+    (lazy(LOG | {"sample_weight": np.zeros(N)}), "positive"),
+    (lazy(LOG | {"time": LOG["episode"]}), "time must be None if next_X is given"),
+    (lazy(LOG) | {"next_X": da.ones((N, 2), chunks=CHUNK)}, "have the columns of X"),
+]
+
+
+@pytest.mark.parametrize("log, message", WRONG)
 def test_errors_name_the_place(log, message):
     for estimator, used in (
         (ActionValueEstimator(), log),
@@ -225,20 +177,14 @@ def test_errors_name_the_place(log, message):
         assert not hasattr(estimator, "coef_")
 
 
-@pytest.mark.parametrize(
-    "parameters, message",
-    [
-        (
-            {"objective": "bellman"},
-            "objective must be 'auto' or 'projected' for rows in blocks",
-        ),
+def test_what_blocks_do_not_support():
+    for params, message in (
+        ({"objective": "bellman"}, "objective must be 'auto' or 'projected' for rows in"),
         ({"trace_decay": 0.5}, "trace_decay must be 0 for rows in blocks"),
         ({"solver": "storm-c"}, "solver must be 'auto' or 'lstd' for rows in blocks"),
-    ],
-)
-def test_what_blocks_do_not_support(parameters, message):
-    with pytest.raises(ValueError, match=message):
-        BellmanValueEstimator(**parameters).fit(**lazy(without(LOG, "action")))
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            BellmanValueEstimator(**params).fit(**lazy(without(LOG, "action")))
 
 
 def test_one_action_of_a_given_policy_is_no_reason_to_warn(recwarn):
@@ -250,113 +196,62 @@ def test_one_action_of_a_given_policy_is_no_reason_to_warn(recwarn):
         ActionValueEstimator().fit(**lazy(log))
 
 
-def test_no_weight_at_all():
-    with pytest.raises(ValueError, match="positive"):
-        BellmanValueEstimator().fit(
-            **lazy(without(LOG, "action") | {"sample_weight": np.zeros(N)})
-        )
-
-
 def test_a_partition_without_weight():
-    weights = WEIGHTS * (np.arange(N) >= CHUNK)
-    check_states(
-        *both(
-            BellmanValueEstimator(), without(LOG, "action") | {"sample_weight": weights}
-        )
-    )
+    log = without(LOG, "action") | {"sample_weight": 1.0 * (np.arange(N) >= CHUNK)}
+    check_states(*both(BellmanValueEstimator(), log))
 
 
 def test_warnings_are_those_in_memory():
-    log = without(LOG, "action", "terminal")
-    for used in (log, lazy(log)):
-        with pytest.warns(UserWarning, match="terminal was not given"):
-            BellmanValueEstimator().fit(**used)
-    few = {
-        "X": LOG["X"][np.arange(N) % 2],
-        "y": LOG["y"],
-        "terminal": np.ones(N, dtype=bool),
-    }
-    for used in (few, lazy(few)):
-        with pytest.warns(
-            ConvergenceWarning, match="2 distinct states do not determine"
-        ):
-            BellmanValueEstimator(objective="projected").fit(**used)
-    far = without(LOG, "action") | {"next_X": 50 + 10 * LOG["next_X"]}
-    for used in (far, lazy(far)):
-        with pytest.warns(UserWarning, match="next_X"):
-            BellmanValueEstimator().fit(**used)
+    log = without(LOG, "action")
+    few = {"X": LOG["X"][np.arange(N) % 2], "y": LOG["y"], "terminal": np.ones(N) > 0}
+    for parts, kind, message in (
+        (without(log, "terminal"), UserWarning, "terminal was not given"),
+        (few, ConvergenceWarning, "2 distinct states do not determine"),
+        (log | {"next_X": 50 + 10 * LOG["next_X"]}, UserWarning, "next_X"),
+    ):
+        for used in (parts, lazy(parts)):
+            with pytest.warns(kind, match=message):
+                BellmanValueEstimator(objective="projected").fit(**used)
 
 
 # Off-policy evaluation
 
 
 def test_policies_of_shuffled_rows():
-    order = np.concatenate(
-        [
-            np.random.default_rng(k).permutation(CHUNK) + start
-            for k, start in enumerate(range(0, N - CHUNK, CHUNK))
-        ]
-    )
-    parts = [
-        part[order]
-        for part in (LOG["y"], RATIOS, LOG["episode"], np.arange(N) % LENGTH)
-    ]
-    memory = off_policy_value(*parts[:3], time=parts[3])
-    columns = [da.from_array(part, chunks=CHUNK) for part in parts]
-    equal(
-        off_policy_value(*columns[:3], time=columns[3]).contributions,
-        memory.contributions,
-        rtol=1e-10,
-    )
+    starts = range(0, N - CHUNK, CHUNK)
+    rng = np.random.default_rng(0)
+    order = np.concatenate([rng.permutation(CHUNK) + start for start in starts])
+    ratios = np.where(np.arange(N) == 3, 1e200, RATIOS)  # whose square overflows
+    parts = LOG["y"], ratios, LOG["episode"], np.arange(N) % LENGTH
+    *three, time = (part[order] for part in parts)
+    memory = off_policy_value(*three, time=time)
+    *three, time = (da.from_array(part[order], chunks=CHUNK) for part in parts)
+    found = off_policy_value(*three, time=time)
+    equal(found.contributions, memory.contributions, rtol=1e-10)
 
 
-def test_a_ratio_whose_square_overflows():
-    ratios = np.where(np.arange(N) == 3, 1e200, 1.0)
-    parts = LOG["y"], ratios, LOG["episode"]
-    memory = off_policy_value(*parts)
-    lazy_parts = (da.from_array(part, chunks=CHUNK) for part in parts)
-    equal(off_policy_value(*lazy_parts).value, memory.value, rtol=1e-10)
+COLUMNS = [da.from_array(part, CHUNK) for part in (LOG["y"], RATIOS, LOG["episode"])]
+NAMES = "y", "importance_ratio", "episode"
+EPISODES_WRONG = [
+    ({"episode": COLUMNS[2].rechunk(50)}, "partitions of equal lengths"),
+    (
+        {name: part.rechunk(50) for name, part in zip(NAMES, COLUMNS, strict=True)},
+        "episode 4 continues in another partition",
+    ),
+    ({"importance_ratio": COLUMNS[1] - 1}, r"must be .* in row \d+ \(in partition \d"),
+    ({"importance_ratio": 0 * COLUMNS[1]}, "importance_ratio must be positive"),
+    (
+        {"y": COLUMNS[0] * np.inf},
+        r"y must be finite, got .* in row 0 \(in partition \d",
+    ),
+    ({"method": "dr"}, "method must be 'is', 'wis', 'pdis' or 'wpdis' for dask coll"),
+]
 
 
-@pytest.mark.parametrize(
-    "wrong, kwargs, message",
-    [
-        (lambda y, r, e: (y, r, e.rechunk(50), 0), {}, "partitions of equal lengths"),
-        (
-            lambda y, r, e: (y.rechunk(50), r.rechunk(50), e.rechunk(50)),
-            {},
-            "episode 4 continues in another partition",
-        ),
-        (
-            lambda y, r, e: (y, r - 1, e),
-            {},
-            r"importance_ratio must be .* in row \d+ \(in "
-            r"partition \d",
-        ),
-        (lambda y, r, e: (y, 0 * r, e), {}, "importance_ratio must be positive"),
-        (
-            lambda y, r, e: (y / (y - y), r, e),
-            {},
-            r"y must be finite, got (nan|inf|-inf) "
-            r"in row 0 \(in partition \d",
-        ),
-        (
-            lambda y, r, e: (y, r, e),
-            {"method": "dr"},
-            "method must be 'is', 'wis', 'pdis' or 'wpdis' for dask collections",
-        ),
-    ],
-    ids=range(6),
-)
-@pytest.mark.filterwarnings(
-    "ignore:divide by zero:RuntimeWarning", "ignore:invalid value:RuntimeWarning"
-)
-def test_wrong_episodes(wrong, kwargs, message):
-    columns = [
-        da.from_array(part, chunks=CHUNK) for part in (LOG["y"], RATIOS, LOG["episode"])
-    ]
-    with pytest.raises(ValueError, match=message):
-        off_policy_value(*wrong(*columns)[:3], **kwargs)
+def test_wrong_episodes():
+    for changes, message in EPISODES_WRONG:
+        with pytest.raises(ValueError, match=message):
+            off_policy_value(**dict(zip(NAMES, COLUMNS, strict=True)) | changes)
 
 
 # Labels of rows
@@ -384,33 +279,25 @@ def labelled(labels, names):
     return tables
 
 
-@pytest.mark.parametrize("name", ["y", "next_X", "terminal", "episode", "action"])
 @pytest.mark.parametrize("where", ["memory", "beside", "dask"])
-def test_labels_of_rows_are_compared(where, name):
+def test_labels_of_rows_are_compared(where):
     """They were joined by position in silence."""
     labels = "newest first" if where == "beside" else "pairs swapped"
-    tables = labelled(labels, [name])
-    if where != "memory":
-        first = ["X"] if where == "beside" else list(tables)
-        tables |= {key: unknown(tables[key]) for key in first}
-    q = ActionValueEstimator(gamma=0.9)
-    message = f"{name} must have .* of the rows of X, but has the label"
-    with pytest.raises(ValueError, match=message):
-        q.fit(**tables)
-    if name == "action":
-        return
-    value = BellmanValueEstimator(gamma=0.9)
-    with pytest.raises(ValueError, match=message):
-        value.fit(**without(tables, "action"))
-    value.fit(**without(LOG, "action"))
-    for method in (value.score, value.td_error):
-        with pytest.raises(ValueError, match=message):
-            method(**without(tables, "action"))
-    if where == "memory":
-        with pytest.raises(ValueError, match=message):
-            value.partial_fit(
-                **without(tables, "action", "episode" * (name != "episode"))
-            )
+    value = BellmanValueEstimator(gamma=0.9).fit(**without(LOG, "action"))
+    for name in ("action", "y", "next_X", "terminal", "episode"):
+        tables = labelled(labels, [name])
+        if where != "memory":
+            first = ["X"] if where == "beside" else list(tables)
+            tables |= {key: unknown(tables[key]) for key in first}
+        calls = [ActionValueEstimator(gamma=0.9).fit]
+        if name != "action":
+            del tables["action"]
+            calls = [clone(value).fit, value.score]
+            calls += [value.partial_fit] if where == "memory" else []
+        message = f"{name} must have .* of the rows of X, but has the label"
+        for call in calls:
+            with pytest.raises(ValueError, match=message):
+                call(**without(tables, "episode" if name != "episode" else ""))
 
 
 @pytest.mark.filterwarnings("ignore:X has feature names:UserWarning")
@@ -448,23 +335,19 @@ def test_rewards_and_successors_may_have_the_labels_of_the_next_rows():
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-@pytest.mark.parametrize("name", ["importance_ratio", "episode", "time"])
-def test_labels_in_off_policy_evaluation(lazy, name):
+def test_labels_in_off_policy_evaluation(lazy):
     dates = pd.date_range("2020-01-01", periods=N)
-    columns = {
-        "y": LOG["y"],
-        "importance_ratio": RATIOS,
-        "episode": LOG["episode"],
-        "time": np.arange(N),
-    }
-    for key, column in columns.items():
-        columns[key] = pd.Series(column, dates[::-1] if key == name else dates)
+    columns = {"y": LOG["y"], "importance_ratio": RATIOS, "episode": LOG["episode"]}
+    columns = {name: pd.Series(part, dates) for name, part in columns.items()}
+    columns["time"] = pd.Series(np.arange(N), dates)
+    for name in ("importance_ratio", "episode", "time"):
+        used = columns | {name: columns[name].set_axis(dates[::-1])}
         if lazy:
-            columns[key] = unknown(columns[key], 1)
-    with pytest.raises(
-        ValueError, match="must have .* of the rows of .* has the label"
-    ):
-        off_policy_value(**columns)
+            used = {key: unknown(part, 1) for key, part in used.items()}
+        with pytest.raises(
+            ValueError, match="must have .* the rows of .* has the label"
+        ):
+            off_policy_value(**used)
 
 
 @pytest.mark.parametrize("lazy", [False, True])
@@ -478,11 +361,10 @@ def test_labels_in_estimated_ratios(lazy):
         )
 
 
-@pytest.mark.parametrize("name", ["X", "y", "next_X", "episode"])
-def test_partitions_that_are_not_as_they_are_declared(name):
-    log = lazy(without(LOG, "action"))
-    log[name] = log[name].map_blocks(lambda block: block[1:], dtype=log[name].dtype)
-    with pytest.raises(
-        ValueError, match=f"partition \\d of {name} must have the shape"
-    ):
-        BellmanValueEstimator().fit(**log)
+def test_partitions_that_are_not_as_they_are_declared():
+    for name in ("X", "y", "next_X", "episode"):
+        log = lazy(without(LOG, "action"))
+        log[name] = log[name].map_blocks(lambda block: block[1:], dtype=log[name].dtype)
+        message = f"partition \\d of {name} must have the shape"
+        with pytest.raises(ValueError, match=message):
+            BellmanValueEstimator().fit(**log)

@@ -8,15 +8,14 @@ from scipy import sparse
 from sklearn.utils import check_array, gen_batches
 
 from sk_stormc.utils.machine import BLOCK_BYTES
-from sk_stormc.utils.validation import (
+from sk_stormc.utils.parameters import (
     check_choice,
-    check_finite,
     check_instance,
-    check_numeric,
     is_word,
     naming,
     short,
 )
+from sk_stormc.utils.rows import check_finite, check_numeric
 from sk_stormc.utils.warnings import warn
 
 # Rounding error of given distances, relative to the mean of all of them or the largest

@@ -16,8 +16,8 @@ from sk_stormc.embedding.neighbors.checks import (
 )
 from sk_stormc.embedding.neighbors.inverted_file import approximate_neighbors
 from sk_stormc.utils.machine import BLOCK_BYTES
+from sk_stormc.utils.parameters import check_choice, is_word, short
 from sk_stormc.utils.threads import threads
-from sk_stormc.utils.validation import check_choice, is_word, short
 from sk_stormc.utils.warnings import warn
 
 # relative rounding error of squared or cosine distances above which there is a warning

@@ -11,7 +11,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from sk_stormc.embedding.neighbors.graph import grain, offsets
 from sk_stormc.utils.machine import BLOCK_BYTES
-from sk_stormc.utils.validation import is_word
+from sk_stormc.utils.parameters import is_word
 
 # "minkowski" with p = 2 becomes "euclidean"
 EUCLIDEAN = ("euclidean", "l2", "sqeuclidean", "minkowski")

@@ -466,9 +466,8 @@ class FeasibleSet(Penalty):
             return constraints, None
         # beside bounds far away, all rows would be tight up to the tolerance
         limits = np.abs(np.r_[lower, upper])
-        largest = limits[np.isfinite(limits)].max(initial=0.0)
-        size = self.size() or 1.0
-        return presolve(*constraints, largest if 0 < 1e3 * largest < size else size)
+        sizes = self.size() or 1.0, limits[np.isfinite(limits)].max(initial=0.0)
+        return presolve(*constraints, min(size for size in sizes if size))
 
     def implied_bounds(self):
         """The tighter bounds implied by bounds and budget, infinite where neither

@@ -2,15 +2,15 @@
 constraints, with few variables.
 
 Inequalities and hinges have a common interface: each has slacks and multipliers, and
-contributes to the Newton step. The multiplier of a `Limit` is one more unknown, as its
-terms, like the objective, have curvature that the step depends on.
+contributes to the Newton step. The multiplier of a `RiskLimit` is one more unknown, as
+its terms, like the objective, have curvature that the step depends on.
 """
 
 from functools import partial
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import lapack
 
 from sk_stormc.portfolio.convex_program import (
     PROGRAM_TOLERANCE,
@@ -265,8 +265,8 @@ class HingeState:
 
 
 class LimitState:
-    """The inequality of a `Limit` with a slack, and its multiplier, which is a factor
-    of its hinges.
+    """The inequality of a `RiskLimit` with a slack, and its multiplier, which is a
+    factor of its hinges.
 
     The methods are those of `Side`. `joined` adds the step of the multiplier.
     """
@@ -532,21 +532,20 @@ def _factor(K, E):
     scale = 1.0 / np.sqrt(np.maximum(np.diag(K), 1e-16 * np.diag(K).max()))
     scaled = K * scale[:, None] * scale
     for ridge in 10.0 ** np.arange(-14, 6, 2):
-        try:
-            factor = cho_factor(
-                scaled + ridge * np.eye(len(K)), lower=True, check_finite=False
-            )
+        factor, failed = lapack.dpotrf(scaled + ridge * np.eye(len(K)), lower=True)
+        if not failed:
             break
-        except np.linalg.LinAlgError:
-            continue
     else:  # it is not finite
         return None
 
+    def solved(b):
+        return lapack.dpotrs(factor, b, lower=True)[0]
+
     def apply(v):
         s = scale if v.ndim == 1 else scale[:, None]
-        first = s * cho_solve(factor, s * v, check_finite=False)
+        first = s * solved(s * v)
         # one step of iterative refinement, because of the ridge and of rounding
-        return first + s * cho_solve(factor, s * (v - K @ first), check_finite=False)
+        return first + s * solved(s * (v - K @ first))
 
     if not len(E):
         return lambda a, b: (apply(a), np.zeros(0))

@@ -36,6 +36,11 @@ from sk_stormc.portfolio.mean_risk import MeanRisk, deviation_of, shares
 from sk_stormc.portfolio.risk.semideviation import Semideviation
 from sk_stormc.portfolio.sums import sums_of
 
+# part of the maximum risk within which weights serve as an inner point of the limit
+WELL_WITHIN = 0.9
+# points of the search after which it ends if none has brought the bounds closer
+MOST_WITHOUT_PROGRESS = 12
+
 __all__ = [
     "BelowLeastRisk",
     "ByMoments",
@@ -252,6 +257,14 @@ def last_within(excess):
     return part
 
 
+class _Inside(Exception):
+    """Raised when weights well within the limit are found."""
+
+    def __init__(self, weights):
+        super().__init__()
+        self.weights = weights
+
+
 class BelowLeastRisk(ValueError):
     """The maximum risk is below that of all portfolios. ``weights`` have the least
     risk."""
@@ -288,18 +301,31 @@ class WithinRisk(Utility):
         self.aversion = 0.0  # that of the best lower bound
 
     @cached_property
-    def _least(self):
-        """The weights of the least risk, and the limit, which is not below it."""
-        task = self.task.with_aversion(np.inf, self.feasible.without_costs())
-        least = solve_portfolio(task, super().start)
-        weights = min(
-            np.asarray(least.weights, float),
-            self.feasible.at_limits(least.weights),
-            key=self.risk_at,
-        )
-        smallest = self.risk_at(weights)
-        if smallest > self.max_risk + PROGRAM_TOLERANCE * least.unit:
-            raise BelowLeastRisk(self.max_risk, smallest, weights)
+    def _inside(self):
+        """Weights well within the limit, or those of the least risk if there are none;
+        and the limit, which is not below it."""
+        first = super().start
+
+        def stop_inside(w):
+            w = self.feasible.last_feasible(w, first)
+            if self.risk_at(w) <= WELL_WITHIN * self.max_risk:
+                raise _Inside(w)
+
+        try:
+            stop_inside(first)
+            task = self.task.with_aversion(np.inf, self.feasible.without_costs())
+            least = solve_portfolio(task, first, stop_inside)
+        except _Inside as found:
+            weights, smallest = found.weights, 0.0
+        else:
+            weights = min(
+                np.asarray(least.weights, float),
+                self.feasible.at_limits(least.weights),
+                key=self.risk_at,
+            )
+            smallest = self.risk_at(weights)
+            if smallest > self.max_risk + PROGRAM_TOLERANCE * least.unit:
+                raise BelowLeastRisk(self.max_risk, smallest, weights)
         # a risk of 0 is one up to rounding
         deviation = self.risk.inverse_variances().astype(float) ** -0.5
         rounding = RELATIVE_ROUNDING * float(np.abs(weights) @ deviation)
@@ -307,13 +333,13 @@ class WithinRisk(Utility):
 
     @property
     def start(self):
-        """The weights of the least risk."""
-        return self._least[0]
+        """Weights within the limit."""
+        return self._inside[0]
 
     @property
     def limit(self):
         """The maximum risk, in the unit of the returns."""
-        return self._least[1]
+        return self._inside[1]
 
     def excess(self, risk):
         """By how much a risk is above its maximum, in the unit of the returns."""
@@ -352,11 +378,14 @@ class WithinRisk(Utility):
             return self._minimised(callback)
 
     def _minimised(self, callback):
-        free = self._at(0.0, self.start, callback)
-        w = self.feasible.at_limits(np.asarray(free.weights, float))
-        w = w if self.allows(w) else free.weights
-        if np.isfinite(free.lower) and self.allows(w):  # the limit does not bind
-            return replace(free, weights=w, value=self.value_at(w))
+        free = self._at(0.0, self.start, callback, refine=False)
+        w = np.asarray(free.weights, float)
+        if np.isfinite(free.lower) and self.risk_at(w) <= self.limit * (1 + ACCURACY):
+            free = self._at(0.0, self.start, callback)
+            w = self.feasible.at_limits(np.asarray(free.weights, float))
+            w = w if self.allows(w) else free.weights
+            if self.allows(w):  # the limit does not bind
+                return replace(free, weights=w, value=self.value_at(w))
         best, first = self._in_one_solve(callback)
         if self._gap(best).is_small:
             self.aversion = first
@@ -368,11 +397,11 @@ class WithinRisk(Utility):
         scale = self.spread(optimum.weights)
         return Gap(optimum.value, optimum.lower, scale, self.tol, rounding)
 
-    def _at(self, aversion, best, callback, feasible=None):
+    def _at(self, aversion, best, callback, feasible=None, refine=True):
         """The point of F for a risk aversion. Its weights may exceed the limit, so
         ``callback`` receives the best so far."""
         task = self.task.with_aversion(aversion, feasible or self.feasible)
-        return solve_portfolio(task, self.start, lambda _: callback(best))
+        return solve_portfolio(task, self.start, lambda _: callback(best), refine)
 
     def _in_one_solve(self, callback):
         """The `Optimum` that one interior-point solve finds, in which the risk aversion
@@ -390,7 +419,8 @@ class WithinRisk(Utility):
             solution = task.measure.solve(scaled, self.start, report)
             multiplier = solution.multiplier
             found = refined(scaled, solution)[0], solution.x[:n] * scaled.size
-            candidates = [self.start, *map(self._within, found)]
+            within = (self._at_limits(self._within(w)) for w in found)
+            candidates = [self.start, *within]
             w = min(candidates, key=self.value_at)
             proofs = solution, solution.raised(1 + ACCURACY)
             lower = max(map(scaled.lower, proofs))
@@ -403,10 +433,13 @@ class WithinRisk(Utility):
         return at_size(solve, self.feasible), multiplier
 
     def _within(self, w):
-        """Feasible weights, mixed with those of least risk if their risk is beyond the
+        """Feasible weights, mixed with those at the start if their risk is beyond the
         limit."""
         w = self.feasible.last_feasible(w, self.start)
-        w = w if self.allows(w) else self._mixed(self.start, w)
+        return w if self.allows(w) else self._mixed(self.start, w)
+
+    def _at_limits(self, w):
+        """Weights within the limit, those near a bound exactly there."""
         step = RELATIVE_ROUNDING
         while step < CONSTRAINT_TOLERANCE:
             # weights exactly at bounds change the risk by about as much as rounding
@@ -433,6 +466,7 @@ class WithinRisk(Utility):
         size = max(self.feasible.size() or 0.0, float(np.abs(self.start).max()))
         size = max(size, self.limit * np.sqrt(self.risk.inverse_variances().max()))
         bounded = self.feasible.bounded(self.start, FARTHEST_WEIGHT * size)
+        smallest, since = np.inf, 0
         for k in range(60):
             point = self._at(a, w_best, callback)
             w = self.feasible.at_limits(point.weights)
@@ -453,7 +487,10 @@ class WithinRisk(Utility):
             mixed = within if beyond is None else self._mixed(within, beyond)
             w_best = min(w_best, mixed, key=self.value_at)
             best = replace(proof, weights=w_best, value=self.value_at(w_best))
-            if replace(self._gap(best), tol=ACCURACY).is_small:
+            gap = replace(self._gap(best), tol=ACCURACY)
+            if gap.size < 0.9 * smallest:
+                smallest, since = gap.size, k
+            if gap.is_small or k - since >= MOST_WITHOUT_PROGRESS:
                 break
             if low and high / low < 1 + ACCURACY:
                 return replace(best, error=sum(errors))

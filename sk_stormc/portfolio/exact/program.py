@@ -16,8 +16,8 @@ from sk_stormc.portfolio.convex_program import (
     PROGRAM_TOLERANCE,
     Formulation,
     Hinges,
-    Limit,
     Program,
+    RiskLimit,
     lower_bound,
     risk_bound,
 )
@@ -55,7 +55,9 @@ def padded(function, n, m, slope=0.0):
     def of_all(x):
         f, g, H = function(x[:n])
         if m > n:
-            g, H = np.r_[g, np.zeros(m - n)], np.pad(H, (0, m - n))
+            whole = np.zeros((m, m))
+            whole[:n, :n] = H
+            g, H = np.r_[g, np.zeros(m - n)], whole
         return f + float(np.sum(slope * x)), g + slope, H
 
     return of_all
@@ -208,7 +210,9 @@ class Scaled:
         upper = np.r_[np.zeros(len(rows)), upper]
         curved, limit = risk.curved or quadratic(risk.linear, risk.quadratic), None
         if self.net_return is not None:
-            limit = Limit(padded(curved, n + k, m), len(risk.hinges), self.most_risk)
+            limit = RiskLimit(
+                padded(curved, n + k, m), len(risk.hinges), self.most_risk
+            )
             curved = quadratic(np.pad(-self.net_return, (0, k)), None)
         if feasible.l2:
             curved = plus_squares(
@@ -297,9 +301,10 @@ def can_solve(task):
     return type(task.returns) is np.ndarray and affordable
 
 
-def solve_portfolio(task, start, callback=None):
+def solve_portfolio(task, start, callback=None, refine=True):
     """Minimise a portfolio's objective. ``callback`` is called with the weights after
-    each iteration."""
+    each iteration. Without ``refine``, weights at bounds and kinks are only near
+    them."""
     only = task.penalty.only_point()
     if only is not None:
         only = task.penalty.on_bounds(only)
@@ -308,7 +313,7 @@ def solve_portfolio(task, start, callback=None):
         return Optimum(only.astype(start.dtype), value, value, 0, unit)
     return at_size(
         lambda size: _solved(
-            task, Scaled.of(task, task.penalty, size=size), start, callback
+            task, Scaled.of(task, task.penalty, size=size), start, callback, refine
         ),
         task.penalty,
     )
@@ -339,7 +344,7 @@ def at_size(solve, feasible):
     return replace(best, lower=max(optimum.lower for optimum in found))
 
 
-def _solved(task, scaled, start, callback):
+def _solved(task, scaled, start, callback, refine):
     feasible = scaled.feasible
     solution = _solve_from_nonzero(task, scaled, start, callback)
     if solution is None:
@@ -347,7 +352,7 @@ def _solved(task, scaled, start, callback):
         found = Optimum(start, value, -np.inf, 0, scaled.unit_of_value)
         return found, start / scaled.size, scaled.size
     inside = solution.x[: feasible.n] * scaled.size
-    at_bounds, n_more = refined(scaled, solution)
+    at_bounds, n_more = refined(scaled, solution) if refine else (inside, 0)
     n_iter = solution.n_iter + n_more
     # the initial weights are returned if the improvement is only rounding: their zeros
     # stay zeros

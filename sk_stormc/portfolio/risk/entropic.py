@@ -19,8 +19,8 @@ from sk_stormc.portfolio.moments import Moments, Tilted, tilts
 from sk_stormc.portfolio.risk.variance import free_box, riskless
 from sk_stormc.portfolio.sums import mean_row
 from sk_stormc.utils.blocks import blocks
+from sk_stormc.utils.parameters import check_choice, is_real
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import check_choice, is_real
 
 __all__ = ["Entropic"]
 
@@ -68,7 +68,7 @@ class EntropicPortfolioProblem(LogMeanExpProblem, PortfolioProblem):
         risk_measure: Literal["entropic"] = "entropic",
         sample_weight: ArrayLike | None = None,
         penalty: Any = None,
-        metric: Any = None,
+        preconditioner: Any = None,
     ) -> None:
         check_choice("risk_measure", risk_measure, ("entropic",))
         self._set_up(
@@ -77,7 +77,7 @@ class EntropicPortfolioProblem(LogMeanExpProblem, PortfolioProblem):
             Entropic(risk_aversion),
             sample_weight,
             penalty,
-            metric,
+            preconditioner,
         )
         self.scale = 1 / self.risk_aversion
 

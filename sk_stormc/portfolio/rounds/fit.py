@@ -26,8 +26,8 @@ from sk_stormc.portfolio.rounds.tables import PortfolioReturns
 __all__ = ["Rounds", "refuse_ordered", "score_in_blocks"]
 
 TABLES = {
-    "sums": tables.Moments,
-    "sample": tables.CorrectedSample,
+    "sums": tables.MomentTable,
+    "sample": tables.SampleTable,
     "rows": tables.AggregatedRows,
 }
 # A table has this fraction of the rows. With fewer rows there are more rounds, and with
@@ -35,7 +35,7 @@ TABLES = {
 TABLE_FRACTION = 0.05
 MIN_TABLE_ROWS = 500
 MAX_TABLE_ROWS = 25_000  # an exact fit of these takes some seconds
-MAX_ROUNDS, MAX_CUTS = 50, 1000  # usual are 3 to 6 rounds, and 40 to 150 cutting planes
+MAX_ROUNDS = 50  # usual are 3 to 6
 # If the gap has hardly fallen in this fraction of them, all rows become one table, if
 # they are few enough. Otherwise the rounds end, with a warning.
 STALLED_FRACTION = 0.2
@@ -62,7 +62,7 @@ def refuse_ordered(measure):
     if measure.ordered:
         raise ValueError(
             f"risk_measure={measure.name!r} needs all periods in their order, in "
-            "memory or in a memmap, got a dask collection: use X.compute()"
+            "memory, got a dask collection: use X.compute()"
         )
 
 
@@ -98,8 +98,7 @@ class Rounds:
     def __init__(self, task, goal, tol):
         self.task, self.goal_of, self.tol = task, goal, tol
         measure, self.rows = task.measure, task.returns
-        self.most = MAX_CUTS if measure.ordered else MAX_ROUNDS
-        kind = tables.CuttingPlanes if measure.ordered else TABLES[measure.rounds]
+        kind = TABLES[measure.rounds]
         n, d = self.rows.shape
         most = int(min(MAX_RETURNS / d, MAX_PRODUCTS / d**2))
         least = max(MIN_TABLE_ROWS, kind.rows_per_asset * d)
@@ -152,7 +151,7 @@ class Rounds:
         rows, table = self.table, self.first
         point = best = self.at(self.start)
         lower, unit = -np.inf, 0.0
-        for k in range(self.most):
+        for k in range(MAX_ROUNDS):
             if k:
                 if not rows.has_room(point):
                     point = self._between(best, point)
@@ -161,16 +160,16 @@ class Rounds:
                     lower = max(lower, self.goal.lower(point, slope))
                     if self._is_small(best, lower):
                         break
-                if len(self.gaps) > STALLED_FRACTION * self.most:
+                if len(self.gaps) > STALLED_FRACTION * MAX_ROUNDS:
                     if rows.is_large:
                         break
                     self.table = rows = tables.AllRows(rows)
                     table, self.gaps = rows.table, []
             fit = self._optimum(table, best)
-            if rows.below and (k or isinstance(rows, tables.Moments)):
+            if rows.below and (k or isinstance(rows, tables.MomentTable)):
                 lower = max(lower, fit.lower)
             w = np.asarray(fit.weights, float)
-            unit, point = max(unit, fit.unit), self.at(rows.proposed(w, best))
+            unit, point = max(unit, fit.unit), self.at(w)
             if self.goal.excess(point.risk) > 0:
                 point = self._within(point)
             if point.value > best.value and not rows.below:

@@ -6,6 +6,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from sk_stormc.utils.arrays import all_finite
 from sk_stormc.utils.blocks import (
     as_array,
     blocks_of,
@@ -14,17 +15,13 @@ from sk_stormc.utils.blocks import (
     map_lazily,
 )
 from sk_stormc.utils.frames import columns_of, row_labels
-from sk_stormc.utils.validation import (
-    all_finite,
-    check_not_negative,
-    check_weights,
-)
+from sk_stormc.utils.rows import check_not_negative, check_weights
 
 __all__ = ["Rows", "returns_lazily", "uniform"]
 
 
 @dataclass
-class Reader:
+class ReturnsReader:
     """Makes float64 returns and weights of periods, of sum 1, of the tables of a
     block."""
 
@@ -111,7 +108,7 @@ class Rows:
             check_weights(sample_weight, n, "for period")
         self.shape = n, d + (value is not None)
         self.in_dask = table.in_dask
-        self._reader = Reader(
+        self._reader = ReturnsReader(
             n,
             sample_weight is not None,
             half_life,

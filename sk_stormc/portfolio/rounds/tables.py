@@ -6,24 +6,24 @@ rows minus that on the sample, and shares no more: it draws components and runs 
 on them, where a table keeps the worst rows and has an exact minimum.
 
 A table is a `MeanRisk` with the mean return of all rows. Its risk is that of all rows
-("sums"), a lower bound of it ("rows", and cutting planes), or an approximation with the
+("sums"), a lower bound of it ("rows"), or an approximation with the
 same gradient at the portfolio ("sample").
 """
+
+from dataclasses import replace
 
 import numpy as np
 
 from sk_stormc.portfolio.exact.quadratic import root_of
-from sk_stormc.portfolio.mean_risk import MeanRisk, RiskInBlocks
+from sk_stormc.portfolio.mean_risk import RiskInBlocks
 from sk_stormc.portfolio.quantiles import quantile
-from sk_stormc.portfolio.risk.cvar import CVaR
 from sk_stormc.portfolio.rounds.rows import uniform
 from sk_stormc.portfolio.sums import Sums
 
 __all__ = [
     "AggregatedRows",
-    "CorrectedSample",
-    "CuttingPlanes",
-    "Moments",
+    "SampleTable",
+    "MomentTable",
     "PortfolioReturns",
 ]
 
@@ -59,9 +59,6 @@ class PortfolioReturns:
 
     def risk(self, measure, mean):
         """The `RiskInBlocks` of a measure, given the mean return."""
-        if measure.ordered:
-            y, p = np.concatenate(self.kept.sum(lambda start, kept: [kept])).T
-            return RiskInBlocks(measure.value(y, p), measure.subgradient(y, p))
         return measure.in_blocks(
             lambda f: self.kept.sum(lambda start, kept: f(kept[:, 0], kept[:, 1])),
             mean,
@@ -152,11 +149,6 @@ class Table:
             both.map(lambda start, a, b: a + part * (b - a))
         )
 
-    def proposed(self, w, best):
-        """The next portfolio, given the optimum of a table and the best point so
-        far."""
-        return w
-
     def has_room(self, point):
         """Whether the table can take the rows that the point asks for."""
         return True
@@ -166,16 +158,15 @@ class Table:
         """Whether all rows are too many for one table."""
         return len(self.rows) > self.most
 
-    def made_of(self, rows, p, measure=None, linear=None):
+    def made_of(self, rows, p):
         """The task of a table, whose rows are shifted so that their mean is that of all
         rows."""
         p = p / p.sum()
         rows = rows + (self.mean - p @ rows)
-        task, measure = self.task, measure or self.task.measure
-        return MeanRisk(rows, measure, task.risk_aversion, p, task.penalty, linear)
+        return replace(self.task, returns=rows, p=p)
 
 
-class Moments(Table):
+class MomentTable(Table):
     """A table of 2 n rows with the mean and the covariance of all rows."""
 
     is_large = True  # no other table is better
@@ -202,7 +193,7 @@ class Moments(Table):
         return self.first(), None
 
 
-class CorrectedSample(Table):
+class SampleTable(Table):
     """A sample with a linear term, for a smooth risk: the gradient at the point is that
     over all rows.
 
@@ -337,40 +328,3 @@ class AllRows(Table):
     def next(self, point):
         """The same table, and None for the gradient."""
         return self.table, None
-
-
-class CuttingPlanes(Table):
-    """Kelley's cutting planes of a risk that depends on the order of the periods: its
-    gradients so far.
-
-    The risk is homogeneous, so it is at least slope @ w for each of them. Their maximum
-    is the largest loss of a table.
-    """
-
-    is_large = True  # the table of all rows is a large linear program
-
-    def __init__(self, rows, task, size, most):
-        super().__init__(rows, task, 1, most)
-        self.slopes, self.halfway = [], False
-
-    def first(self):
-        """A table without risk."""
-        return self._of_cuts(np.zeros((1, len(self.mean))))
-
-    def next(self, point):
-        """The table with a further row, and the gradient."""
-        q = point.slope
-        slope = self.rows.sum(
-            lambda start, rows, p: q[start : start + len(rows)] @ rows
-        )
-        self.slopes.append(-slope)
-        return self._of_cuts(np.array(self.slopes)), slope
-
-    def proposed(self, w, best):
-        """Every second point is halfway to the best one, which steadies the method."""
-        self.halfway = not self.halfway
-        return w if self.halfway else (w + best.w) / 2
-
-    def _of_cuts(self, rows):
-        shift = self.mean - rows.mean(axis=0)  # which changes the largest loss
-        return self.made_of(rows, np.ones(len(rows)), CVaR(1 - 0.5 / len(rows)), shift)

@@ -12,10 +12,11 @@ from sklearn.model_selection import GroupKFold, StratifiedKFold
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
+from sk_stormc.utils.arrays import as_numbers
 from sk_stormc.utils.blocks import computed
 from sk_stormc.utils.frames import check_row_labels
+from sk_stormc.utils.parameters import check_int, naming, short
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
-from sk_stormc.utils.validation import as_numbers, check_int, naming, short
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.markov import SUM_TOLERANCE, refuse_rows
 from sk_stormc.values.reading.actions import chances_of, check_actions, check_policy

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from sk_stormc.utils.validation import naming
+from sk_stormc.utils.parameters import naming
 from sk_stormc.values.action_values import ActionValueEstimator
 from sk_stormc.values.markov import refuse_rows
 from sk_stormc.values.reading.actions import chances_of, check_actions, check_policy

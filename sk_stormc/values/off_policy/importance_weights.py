@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sk_stormc.utils.arrays import as_numbers
 from sk_stormc.utils.blocks import check_finite_rows
-from sk_stormc.utils.validation import as_numbers
 from sk_stormc.values.reading.episodes import check_episode, check_terminal, order_of
 from sk_stormc.values.reading.log_warnings import warn_of_gaps, warn_of_mean_ratio
 from sk_stormc.values.reading.transitions import check_ratios

@@ -9,17 +9,12 @@ from typing import Any, Literal
 import numpy as np
 from scipy import stats
 
+from sk_stormc.utils.arrays import as_numbers
 from sk_stormc.utils.blocks import blocks_of, is_dask
 from sk_stormc.utils.frames import check_row_labels
+from sk_stormc.utils.parameters import check_choice, check_int, check_number, short
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
-from sk_stormc.utils.validation import (
-    as_numbers,
-    check_choice,
-    check_int,
-    check_number,
-    short,
-)
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.action_values import ActionValueEstimator
 from sk_stormc.values.markov import check_discount

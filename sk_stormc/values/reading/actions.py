@@ -4,7 +4,7 @@ successor states."""
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from sk_stormc.utils.validation import is_word, short
+from sk_stormc.utils.parameters import is_word, short
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.markov import SUM_TOLERANCE, refuse_rows
 from sk_stormc.values.reading.episodes import WARNED_SHARE

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sk_stormc.utils.validation import as_flags, short
+from sk_stormc.utils.arrays import as_flags
+from sk_stormc.utils.parameters import short
 from sk_stormc.values.markov import check_one_each, refuse_rows
 
 # fraction of the rows that must be wrong before there is a warning; a few do not move

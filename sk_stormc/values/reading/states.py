@@ -11,15 +11,11 @@ from scipy import sparse
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_X_y, validate_data
 
+from sk_stormc.utils.arrays import all_finite, as_numbers
 from sk_stormc.utils.blocks import check_finite_rows
 from sk_stormc.utils.frames import column, is_table
-from sk_stormc.utils.validation import (
-    all_finite,
-    as_numbers,
-    check_in_memory,
-    check_numeric,
-    naming,
-)
+from sk_stormc.utils.parameters import naming
+from sk_stormc.utils.rows import check_in_memory, check_numeric
 from sk_stormc.values.markov import refuse_rows
 
 HASHED = 2.0**256  # numbers from this on are hashes of values that are no numbers

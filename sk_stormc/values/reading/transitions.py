@@ -11,8 +11,9 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_array
 
+from sk_stormc.utils.arrays import as_flags, as_numbers
 from sk_stormc.utils.frames import check_row_labels
-from sk_stormc.utils.validation import as_flags, as_numbers, row_weights
+from sk_stormc.utils.rows import row_weights
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.markov import (
     check_one_each,

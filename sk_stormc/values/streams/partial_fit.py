@@ -17,7 +17,7 @@ from sk_stormc.solvers import SOLVERS, CompositionalSolver, StopReason
 from sk_stormc.streams.rows import stack
 from sk_stormc.streams.source import WINDOW
 from sk_stormc.utils.frames import is_table
-from sk_stormc.utils.validation import is_word, short
+from sk_stormc.utils.parameters import is_word, short
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.markov import refuse_rows
 from sk_stormc.values.reading.actions import distinct_actions, numbers_of

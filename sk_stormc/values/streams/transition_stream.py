@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
-from sk_stormc.core.metrics import Metric
+from sk_stormc.core.preconditioners import Preconditioner
 from sk_stormc.streams.problem import StreamingProblem
 from sk_stormc.streams.rows import Position
 from sk_stormc.streams.source import StreamSource
@@ -19,7 +19,7 @@ from sk_stormc.values.sums.projected import ProjectedBellmanProblem
 
 
 @dataclass(frozen=True, eq=False)
-class ProximalNewton(Metric):
+class ProximalNewton(Preconditioner):
     """The projected objective of some moments, and its inverse Hessian as a
     preconditioner.
 
@@ -171,7 +171,7 @@ class ProximalNewton(Metric):
         )
 
 
-class MomentsMetric(Metric):
+class MomentsPreconditioner(Preconditioner):
     """The preconditioner from the moments of a run's last batch."""
 
     stays = False
@@ -182,7 +182,7 @@ class MomentsMetric(Metric):
 
     def bound(self, oracle):
         """The preconditioner for one run."""
-        return MomentsMetric(oracle)
+        return MomentsPreconditioner(oracle)
 
     def at(self, x, t):
         """The `ProximalNewton` preconditioner."""
@@ -284,7 +284,7 @@ class TransitionStream(StreamingProblem):
             batches, TransitionRows(gamma, alpha, half_life), window=window
         )
         self.jacobian_kind, self.n_outer = "operator", 1
-        self.metric = MomentsMetric()
+        self.preconditioner = MomentsPreconditioner()
         self.advice = replace(self.advice, batch_size=max(32, self.n_variables // 2))
 
     def _open(self, batches, problem, window, weighted):
@@ -363,5 +363,5 @@ class TransitionRows:
             self.gamma,
             sample_weight=weights,
             alpha=self.alpha,
-            metric=None,
+            preconditioner=None,
         )

@@ -21,7 +21,7 @@ from sk_stormc.utils.blocks import (
     without_rows,
 )
 from sk_stormc.utils.frames import columns_of
-from sk_stormc.utils.validation import check_numeric, row_weights
+from sk_stormc.utils.rows import check_numeric, row_weights
 from sk_stormc.values.reading.episodes import check_episode, check_terminal, check_time
 from sk_stormc.values.reading.transitions import (
     NONE,

@@ -11,8 +11,9 @@ from scipy.linalg import lapack
 from sk_stormc.core.advice import Advice, Published
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import FiniteSource
+from sk_stormc.utils.arrays import as_numbers
+from sk_stormc.utils.parameters import check_choice
 from sk_stormc.utils.types import ArrayLike, SparseMatrix
-from sk_stormc.utils.validation import as_numbers, check_choice
 from sk_stormc.values.markov import (
     check_discount,
     check_features,
@@ -38,9 +39,9 @@ class LinearValue(CompositionalProblem):
 
     jacobian_kind = "constant"
 
-    def _set(self, gamma, alpha, metric, d, sample_weight, n):
+    def _set(self, gamma, alpha, preconditioner, d, sample_weight, n):
         check_discount(gamma)
-        check_choice("metric", metric, ("auto", None))
+        check_choice("preconditioner", preconditioner, ("auto", None))
         alpha = as_numbers("alpha", alpha)
         if (
             alpha.shape not in ((), (d,))
@@ -53,13 +54,13 @@ class LinearValue(CompositionalProblem):
         self.gamma = float(gamma)
         self.alpha = np.broadcast_to(alpha, d)
         self.n_variables = d
-        if metric is None:
-            self.metric = None
+        if preconditioner is None:
+            self.preconditioner = None
         self.weights = normalized_weights(sample_weight, n)
         self._drawn_by = None if sample_weight is None else self.weights
 
     @cached_property
-    def metric(self):
+    def preconditioner(self):
         """The inverse Hessian of shape (n_variables, n_variables). Above 2000
         variables, the inverse of its diagonal.
 
@@ -189,7 +190,7 @@ class BellmanProblem(LinearValue):
         Weight of the squared coefficients, one for all or one for each.
     sampling : {"successor", "column"}, default="successor"
         The inner components, as described above.
-    metric : {"auto"} or None, default="auto"
+    preconditioner : {"auto"} or None, default="auto"
         Preconditioner of the steps. "auto" uses the inverse Hessian (its diagonal above
         2000 features). Steps then depend neither on the scale of the features nor on
         how close gamma is to 1. None means unscaled steps, as in the papers.
@@ -236,7 +237,7 @@ class BellmanProblem(LinearValue):
         sample_weight: ArrayLike | None = None,
         alpha: float = 0.0,
         sampling: Any = "successor",
-        metric: Any = "auto",
+        preconditioner: Any = "auto",
     ) -> None:
         check_choice("sampling", sampling, ("successor", "column"))
         P, self.entry_rewards = check_model(transition_matrix, rewards)
@@ -253,7 +254,7 @@ class BellmanProblem(LinearValue):
                 "transition_matrix must be square without next_features, got shape "
                 f"{P.shape}"
             )
-        self._set(gamma, alpha, metric, d, sample_weight, n)
+        self._set(gamma, alpha, preconditioner, d, sample_weight, n)
         self.sampling, self.transition_matrix = sampling, P
         self.n_outer, self.n_inner = n, m if sampling == "column" else n
         # entry e of P, in the order of its data, belongs to state s for starts[s] <= e

@@ -10,8 +10,8 @@ from sklearn.utils import gen_batches
 
 from sk_stormc.core.advice import Advice
 from sk_stormc.core.source import FiniteSource
+from sk_stormc.utils.arrays import as_numbers
 from sk_stormc.utils.types import ArrayLike, SparseMatrix
-from sk_stormc.utils.validation import as_numbers
 from sk_stormc.values.markov import check_features, dense, minus_scaled, scale_rows
 from sk_stormc.values.sums.least_squares import (
     EIGENVALUE_ROUNDING,
@@ -52,7 +52,7 @@ class ProjectedBellmanProblem(LinearValue):
         proportional to them.
     alpha : float or array-like of shape (n_features,), default=0.0
         Weight of the squared coefficients, one for all or one for each.
-    metric : {"auto"} or None, default="auto"
+    preconditioner : {"auto"} or None, default="auto"
         Preconditioner of the steps. "auto" uses the inverse Hessian (its diagonal above
         2000 features). None means unscaled steps.
     covariance : ndarray of shape (n_features, n_features), default=None
@@ -95,7 +95,7 @@ class ProjectedBellmanProblem(LinearValue):
         *,
         sample_weight: ArrayLike | None = None,
         alpha: float = 0.0,
-        metric: Any = "auto",
+        preconditioner: Any = "auto",
         covariance: Any = None,
     ) -> None:
         self.rewards = as_numbers("rewards", rewards)
@@ -108,7 +108,7 @@ class ProjectedBellmanProblem(LinearValue):
         features = check_features("features", features, n)
         d = features.shape[1]
         next_features = check_features("next_features", next_features, n, d)
-        self._take(features, next_features, gamma, alpha, metric, sample_weight)
+        self._take(features, next_features, gamma, alpha, preconditioner, sample_weight)
         self._covariance = (
             None
             if covariance is None
@@ -123,10 +123,12 @@ class ProjectedBellmanProblem(LinearValue):
         problem._take(features, next_features, gamma, alpha, "auto", sample_weight)
         return problem
 
-    def _take(self, features, next_features, gamma, alpha, metric, sample_weight):
+    def _take(
+        self, features, next_features, gamma, alpha, preconditioner, sample_weight
+    ):
         self.features, (self.n_inner, d) = features, features.shape
         self.next_features = next_features
-        self._set(gamma, alpha, metric, d, sample_weight, self.n_inner)
+        self._set(gamma, alpha, preconditioner, d, sample_weight, self.n_inner)
 
     @cached_property
     def _difference(self):
@@ -230,16 +232,16 @@ class ProjectedBellmanProblem(LinearValue):
         A, _, C = self._moments.means()
         return is_endless(A, C, x, self.n_inner)
 
-    def expected_smoothness(self, size, metric):
-        """max_v E|H_B v|^2 / <v, H v> over all transitions, in the norm of the metric,
-        for `Advice`; 0 (unknown) above 2000 features.
+    def expected_smoothness(self, size, preconditioner):
+        """max_v E|H_B v|^2 / <v, H v> over all transitions, in the norm of the
+        preconditioner, for `Advice`; 0 (unknown) above 2000 features.
 
         H_B = 2 J^T C^+ J_B + 2 diag(alpha) is the linear map of w in the gradient of a
         batch of B transitions, and H its mean. A step of length eta contracts in mean
         square if eta is below 2 over this number. H_B is not symmetric, so its largest
         eigenvalues are not sufficient to bound a step.
         """
-        d, root = self.n_variables, metric.root()
+        d, root = self.n_variables, preconditioner.root()
         if root is None or d > LARGEST_HESSIAN:
             return 0.0
         root = root if np.ndim(root) == 2 else root * np.eye(d)
@@ -268,10 +270,10 @@ class ProjectedBellmanProblem(LinearValue):
 
     @cached_property
     def advice(self):
-        """Full batches if the metric is a full matrix, as J is then stored and a step
-        costs as little as a few rows."""
-        has_metric = vars(self).get("metric", "auto") is not None
-        size = None if has_metric and self.n_variables <= LARGEST_HESSIAN else "auto"
+        """Full batches if the preconditioner is a full matrix, as J is then stored and
+        a step costs as little as a few rows."""
+        scaled = vars(self).get("preconditioner", "auto") is not None
+        size = None if scaled and self.n_variables <= LARGEST_HESSIAN else "auto"
         return Advice(
             batch_size=size, smoothness=ProjectedBellmanProblem.expected_smoothness
         )

@@ -1,11 +1,12 @@
-"""Metrics (preconditioners) of steps.
+"""Preconditioners of steps.
 
-Steps are along ``metric.apply(F)``, so a good metric approximates the inverse Hessian.
+Steps are along ``preconditioner.apply(F)``, so a good preconditioner approximates the
+inverse Hessian.
 
-A problem's ``metric`` is None (unscaled steps), an array (a vector is a diagonal, a
-square array a matrix), or an object of this module. For a metric that changes with x or
-t, derive a class that overrides `Metric.at` and sets ``stays`` to False.
-"""
+A problem's ``preconditioner`` is None (unscaled steps), an array (a vector is a
+diagonal, a square array a matrix), or an object of this module. For a preconditioner
+that changes with x or t, derive a class that overrides `Preconditioner.at` and sets
+``stays`` to False."""
 
 from __future__ import annotations
 
@@ -14,26 +15,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sk_stormc.utils.arrays import check_all_finite
+from sk_stormc.utils.parameters import check_int, short
 from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import check_int, check_metric, short
 
 
-class Metric:
+class Preconditioner:
     """A symmetric positive definite matrix M, given by the operations that a step
     needs.
 
     Attributes
     ----------
     stays : bool
-        Whether `at` returns the same metric for every x and t. Gradients measured in
-        different metrics cannot be combined.
+        Whether `at` returns the same preconditioner for every x and t. Gradients
+        measured with different preconditioners cannot be combined.
     curvature : float or None
-        The curvature L of the problem in this metric, if known. If it is None, methods
-        estimate it.
+        The curvature L of the problem with this preconditioner, if known. If it is
+        None, methods estimate it.
     has_prox : bool
         Whether a penalty's proximal step has a closed form, as for a diagonal M. The
-        metric then has the methods ``apply_inverse(q)``, which returns M^-1 q, and
-        ``prox_step(learning_rate)``, which returns the ``step`` for a penalty's
+        preconditioner then has the methods ``apply_inverse(q)``, which returns M^-1 q,
+        and ``prox_step(learning_rate)``, which returns the ``step`` for a penalty's
         ``prox``.
     mixes : bool
         Whether M is a full matrix by which the problem approximates its inverse
@@ -41,8 +43,8 @@ class Metric:
 
     Examples
     --------
-    >>> from sk_stormc.metrics import Identity, Metric
-    >>> isinstance(Identity(), Metric), Metric.stays
+    >>> from sk_stormc.preconditioners import Identity, Preconditioner
+    >>> isinstance(Identity(), Preconditioner), Preconditioner.stays
     (True, True)
     """
 
@@ -52,8 +54,8 @@ class Metric:
     mixes = False
 
     def bound(self, oracle):
-        """The metric for one run with this oracle. It is another object if it depends
-        on the draws of the run.
+        """The preconditioner for one run with this oracle. It is another object if it
+        depends on the draws of the run.
 
         Parameters
         ----------
@@ -61,12 +63,12 @@ class Metric:
 
         Returns
         -------
-        Metric
+        Preconditioner
         """
         return self
 
-    def at(self, x: FloatArray, t: int) -> Metric:
-        """The metric of the step from x at iteration t.
+    def at(self, x: FloatArray, t: int) -> Preconditioner:
+        """The preconditioner of the step from x at iteration t.
 
         Parameters
         ----------
@@ -75,7 +77,7 @@ class Metric:
 
         Returns
         -------
-        Metric
+        Preconditioner
         """
         return self
 
@@ -137,13 +139,13 @@ class Metric:
         return None
 
 
-class Identity(Metric):
+class Identity(Preconditioner):
     """M = I, for the unscaled step of the papers.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from sk_stormc.metrics import Identity
+    >>> from sk_stormc.preconditioners import Identity
     >>> Identity().apply(np.array([1.0, 2.0]))
     array([1., 2.])
     """
@@ -171,7 +173,7 @@ class Identity(Metric):
         return 1.0
 
 
-class Diagonal(Metric):
+class Diagonal(Preconditioner):
     """M = diag(values), such as the assets' inverse variances.
 
     Parameters
@@ -182,7 +184,7 @@ class Diagonal(Metric):
     Examples
     --------
     >>> import numpy as np
-    >>> from sk_stormc.metrics import Diagonal
+    >>> from sk_stormc.preconditioners import Diagonal
     >>> Diagonal(np.array([4.0, 1.0])).apply(np.array([1.0, 1.0]))
     array([4., 1.])
     """
@@ -213,7 +215,7 @@ class Diagonal(Metric):
         return np.sqrt(self.values)
 
 
-class Matrix(Metric):
+class Matrix(Preconditioner):
     """M = values, a full matrix.
 
     Parameters
@@ -224,7 +226,7 @@ class Matrix(Metric):
     Examples
     --------
     >>> import numpy as np
-    >>> from sk_stormc.metrics import Matrix
+    >>> from sk_stormc.preconditioners import Matrix
     >>> Matrix(np.array([[2.0, 1.0], [1.0, 2.0]])).apply(np.array([1.0, 0.0]))
     array([2., 1.])
     """
@@ -248,7 +250,7 @@ class Matrix(Metric):
 
 
 @dataclass(eq=False, repr=False)
-class LowRank(Metric):
+class LowRank(Preconditioner):
     """M = diag(scale) - W W^T, stored as n_variables (rank + 1) numbers.
 
     Parameters
@@ -260,7 +262,7 @@ class LowRank(Metric):
     Examples
     --------
     >>> import numpy as np
-    >>> from sk_stormc.metrics import LowRank
+    >>> from sk_stormc.preconditioners import LowRank
     >>> LowRank(np.ones(2), np.array([[0.5], [0.0]])).apply(np.array([1.0, 1.0]))
     array([0.75, 1.  ])
     """
@@ -279,56 +281,106 @@ class LowRank(Metric):
         return math.sqrt(float(x @ y + (y @ W) @ np.linalg.solve(inner, y @ W)))
 
 
-def as_metric(metric: Metric | ArrayLike | None, n_variables: int) -> Metric:
-    """Turn a problem's ``metric`` into a `Metric`.
+def check_preconditioner(name, preconditioner, n_variables):
+    """A preconditioner given as numbers: a positive vector, or a symmetric positive
+    definite matrix."""
+    values = np.asarray(preconditioner)
+    if values.dtype.kind not in "fiub":
+        raise ValueError(f"{name} must be numbers, got {short(preconditioner)}")
+    d = n_variables
+    if values.shape not in ((d,), (d, d)):
+        raise ValueError(
+            f"{name} must be a vector or matrix of {d} variables, got shape "
+            f"{values.shape}"
+        )
+    values = (
+        values if values.dtype in (np.float32, np.float64) else values.astype(float)
+    )
+    check_all_finite(name, values)
+    diagonal = values if values.ndim == 1 else values.diagonal()
+    if diagonal.min() <= 0:
+        k = int(diagonal.argmin())
+        where = "" if values.ndim == 1 else " on the diagonal"
+        raise ValueError(f"{name} must be positive, got {diagonal[k]}{where} at {k}")
+    if values.ndim == 2:
+        _check_definite(name, values.astype(float), float(np.finfo(values.dtype).eps))
+    return values
+
+
+def _check_definite(name, matrix, eps):
+    asymmetry, size = np.abs(matrix - matrix.T), np.abs(matrix).max()
+    if asymmetry.max() > 1000 * eps * size:
+        i, j = (int(k) for k in np.unravel_index(asymmetry.argmax(), matrix.shape))
+        raise ValueError(
+            f"{name} must be symmetric, got {matrix[i, j]:.6g} at ({i}, {j}) and "
+            f"{matrix[j, i]:.6g} at ({j}, {i})"
+        )
+    try:
+        np.linalg.cholesky(matrix)
+    # an ill-conditioned matrix may fail because of rounding errors
+    except np.linalg.LinAlgError:
+        values = np.linalg.eigvalsh(matrix)
+        if values[0] < -len(matrix) * eps * values[-1]:
+            raise ValueError(
+                f"{name} must be positive definite, got an eigenvalue of "
+                f"{values[0]:.6g}"
+            ) from None
+
+
+def as_preconditioner(
+    preconditioner: Preconditioner | ArrayLike | None, n_variables: int
+) -> Preconditioner:
+    """Turn a problem's ``preconditioner`` into a `Preconditioner`.
 
     Parameters
     ----------
-    metric : None, array-like or Metric
+    preconditioner : None, array-like or Preconditioner
     n_variables : int
 
     Returns
     -------
-    Metric
+    Preconditioner
 
     Raises
     ------
     ValueError
         If an array has a wrong shape or is not finite, symmetric and positive definite,
-        or if a `LowRank` metric has a wrong shape.
+        or if a `LowRank` preconditioner has a wrong shape.
 
     Examples
     --------
-    >>> from sk_stormc.metrics import as_metric
-    >>> type(as_metric(None, 2)).__name__, type(as_metric([1.0, 2.0], 2)).__name__
-    ('Identity', 'Diagonal')
+    >>> from sk_stormc.preconditioners import as_preconditioner
+    >>> type(as_preconditioner([1.0, 2.0], 2)).__name__
+    'Diagonal'
     """
     check_int("n_variables", n_variables, low=1)
-    if metric is None:
+    if preconditioner is None:
         return Identity()
-    if not isinstance(metric, Metric):
-        values = check_metric("metric", metric, n_variables)
+    if not isinstance(preconditioner, Preconditioner):
+        values = check_preconditioner("preconditioner", preconditioner, n_variables)
         return Diagonal(values) if values.ndim == 1 else Matrix(values)
-    if type(metric) in (Diagonal, Matrix):
-        name = f"values of the metric {type(metric).__name__}"
-        values = check_metric(name, vars(metric)["values"], n_variables)
-        if values.ndim != 1 + metric.mixes:
-            raise ValueError(f"{name} must have {1 + metric.mixes} dimension(s)")
-    if type(metric) is LowRank:
-        _check_low_rank(metric, n_variables)
-    return metric
+    if type(preconditioner) in (Diagonal, Matrix):
+        name = f"values of the preconditioner {type(preconditioner).__name__}"
+        values = check_preconditioner(name, vars(preconditioner)["values"], n_variables)
+        if values.ndim != 1 + preconditioner.mixes:
+            raise ValueError(
+                f"{name} must have {1 + preconditioner.mixes} dimension(s)"
+            )
+    if type(preconditioner) is LowRank:
+        _check_low_rank(preconditioner, n_variables)
+    return preconditioner
 
 
-def _check_low_rank(metric, n_variables):
-    scale, W = np.asarray(metric.scale), np.asarray(metric.W)
+def _check_low_rank(preconditioner, n_variables):
+    scale, W = np.asarray(preconditioner.scale), np.asarray(preconditioner.W)
     if (
         scale.dtype.kind not in "fiu"
         or scale.shape != (n_variables,)
         or not (np.isfinite(scale) & (scale > 0)).all()
     ):
         raise ValueError(
-            f"scale of the metric LowRank must be {n_variables} finite numbers > 0, "
-            f"got {short(scale)}"
+            f"scale of the preconditioner LowRank must be {n_variables} finite numbers "
+            f"> 0, got {short(scale)}"
         )
     if (
         W.dtype.kind not in "fiu"
@@ -337,6 +389,6 @@ def _check_low_rank(metric, n_variables):
         or not np.isfinite(W).all()
     ):
         raise ValueError(
-            f"W of the metric LowRank must be finite numbers of shape ({n_variables}, "
-            f"rank), got {short(W)}"
+            f"W of the preconditioner LowRank must be finite numbers of shape "
+            f"({n_variables}, rank), got {short(W)}"
         )

@@ -1,4 +1,4 @@
-"""A method with its own metric of steps: Adam's, which changes at every iteration."""
+"""A method with its own preconditioner of steps: Adam's, which changes at every iteration."""
 
 import warnings
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc.checks import check_solver
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine import CompositionalSolver, MethodState, guard
-from sk_stormc.metrics import Diagonal, Matrix
 from sk_stormc.penalties import L1, Box, Simplex
+from sk_stormc.preconditioners import Diagonal, Matrix
 from sk_stormc.problems import PortfolioProblem
 from sk_stormc.solvers import minimize
 
@@ -75,7 +75,7 @@ class AdamSCGD(CompositionalSolver):
             oracle,
             s,
             mean,
-            metric=Diagonal(1 / (np.sqrt(square) + np.finfo(mean.dtype).eps)),
+            preconditioner=Diagonal(1 / (np.sqrt(square) + np.finfo(mean.dtype).eps)),
         )
 
 
@@ -102,6 +102,7 @@ def off(method, penalty):
     return abs(found.x - best.x).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["simplex", "box"])
 def test_the_proximal_step_is_in_the_norm_of_the_step(name):
     assert off(AdamSCGD, PENALTIES[name]) < 1e-4
@@ -116,10 +117,10 @@ def test_the_method_keeps_the_contract(penalty):
 def test_a_metric_without_a_proximal_step_is_refused():
     class Full(AdamSCGD):
         def go(self, oracle, s, mean, square):
-            return self.move(oracle, s, mean, metric=Matrix(np.eye(6)))
+            return self.move(oracle, s, mean, preconditioner=Matrix(np.eye(6)))
 
     assert minimize(PortfolioProblem(R), Full(), max_iter=2, random_state=0).n_iter == 2
-    with pytest.raises(ValueError, match="a penalty needs a diagonal metric"):
+    with pytest.raises(ValueError, match="a penalty needs a diagonal preconditioner"):
         minimize(
             PortfolioProblem(R, penalty=Simplex()), Full(), max_iter=2, random_state=0
         )
