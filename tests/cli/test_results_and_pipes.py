@@ -53,7 +53,7 @@ MAP = "map", "--data", "points.npy", "--perplexity", 4, "--out"
 PORTFOLIO = "portfolio", "--data", "returns.csv", "--unit", "fractions"
 WALK = *PORTFOLIO, "--walk-forward", 20, "--out"
 STATES = "--state", "s", "--reward", "r", "--episode", "e"
-PAPER = "reproduce", "portfolio", "--methods", "lbfgs", "--seeds", 1, "--ifo", 20_000
+PAPER = "reproduce", "portfolio", "--data", "returns.csv", "--methods", "lbfgs"
 COMPARE = "compare", "--data", "returns.csv", "--solvers", "lbfgs", "--seeds", 1
 DISPLAY = EmbeddingDisplay(POINTS[:, :2])
 
@@ -105,7 +105,7 @@ WRITERS = {
         "values", "--data", "log.csv", *STATES, "--out", "values.csv"
     ),
     "compare.csv": command(*COMPARE, "--out", "."),
-    "paper.png": command(*PAPER, "--out", "paper.png"),
+    "paper.png": command(*PAPER, "--seeds", 1, "--out", "paper.png"),
     "report.md": lambda: report_of_the_paper(pictures=False),
     "complexity.png": report_of_the_paper,
     "page.html": written(lambda: DISPLAY.to_html("page.html")),
