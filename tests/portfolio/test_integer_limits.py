@@ -11,8 +11,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from definitions import make_returns
-from helpers import Callback
+from definitions import Stop, make_returns
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
@@ -254,21 +253,6 @@ def test_a_time_limit_without_a_portfolio_raises():
         )
 
 
-class First(Callback):
-    """A callback that acts at the first record."""
-
-    max_subtasks = 0
-
-    def __init__(self, act):
-        self.act, self.done = act, False
-
-    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
-        if context.task_name != "pass" or self.done:
-            return False
-        self.done = True
-        return self.act()
-
-
 def test_ctrl_c_keeps_the_best_portfolio_and_its_gap():
     pytest.importorskip("sklearn.callback")
     later = (
@@ -276,7 +260,7 @@ def test_ctrl_c_keeps_the_best_portfolio_and_its_gap():
         f"signal.{signal.SIGINT.name})"
     )
     portfolio = hard().set_callbacks(
-        First(lambda: subprocess.Popen([sys.executable, "-c", later]) and False)
+        Stop(lambda: subprocess.Popen([sys.executable, "-c", later]) and False, at=1)
     )
     with pytest.raises(KeyboardInterrupt):
         portfolio.fit(HARD)
@@ -286,7 +270,7 @@ def test_ctrl_c_keeps_the_best_portfolio_and_its_gap():
 
 def test_a_callback_stops_it():
     pytest.importorskip("sklearn.callback")
-    portfolio = hard().set_callbacks(First(lambda: True)).fit(HARD)
+    portfolio = hard().set_callbacks(Stop(at=1)).fit(HARD)
     assert portfolio.stop_reason_ == "callback" and portfolio.n_iter_ == 1
     check_early(portfolio)
 
