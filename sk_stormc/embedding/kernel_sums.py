@@ -146,7 +146,7 @@ class NearField:
         return self._attraction
 
 
-class Columns:
+class ColumnBatch:
     """A batch of columns of the matrix of all pairs, with a cache for the last point.
 
     Attributes

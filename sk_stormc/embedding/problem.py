@@ -20,7 +20,7 @@ from sk_stormc.embedding.defaults import (
 )
 from sk_stormc.embedding.dense import check_memory, dense_jacobian
 from sk_stormc.embedding.kernel_sums import (
-    Columns,
+    ColumnBatch,
     ColumnSource,
     FarField,
     Gaussian,
@@ -229,7 +229,7 @@ class SNEProblem(CompositionalProblem):
         SNEProblem
         """
         other = copy.copy(self)
-        other._kept, other._all = self.new_near(), Columns(None)
+        other._kept, other._all = self.new_near(), ColumnBatch(None)
         if isinstance(self.preconditioner, GraphLaplacian):
             other.preconditioner = copy.copy(self.preconditioner)
             other.preconditioner.near = other._kept
@@ -276,7 +276,7 @@ class SNEProblem(CompositionalProblem):
 
     def inner_batch(self, draws):
         """Columns of the kernel matrix."""
-        return self._all if draws is None and self._all else Columns(draws)
+        return self._all if draws is None and self._all else ColumnBatch(draws)
 
     def outer_batch(self, draws):
         """Columns of P as (rows, columns, weighted probabilities). None means all

@@ -25,15 +25,12 @@ def walk():
         while 0 <= place <= 2:
             up = rng.random() < 0.6
             after = place + (1 if up else -1)
-            rows.append(
-                (f"run {episode}", PLACES[place], up, after == 3, after % 4 == 3)
-            )
+            ends = float(after == 3), after % 4 == 3
+            rows.append((f"run {episode}", PLACES[place], up, *ends))
             place = after
     log = pd.DataFrame(rows, columns=["run", "place", "up", "gain", "done"])
-    chance = np.where(log["up"], 0.6, 0.4), np.where(log["up"], 0.8, 0.2)
-    return log.assign(
-        number=log["place"].map(PLACES.index), old=chance[0], new=chance[1]
-    )
+    old, new = np.where(log["up"], 0.6, 0.4), np.where(log["up"], 0.8, 0.2)
+    return log.assign(number=log["place"].map(PLACES.index), old=old, new=new)
 
 
 LOG = walk()
@@ -74,17 +71,13 @@ INTERVAL = rf"{NUMBER}, {NUMBER} to {NUMBER}"
 
 @pytest.mark.parametrize("state", [["place"], ["number", "--categories", "number"]])
 def test_values_of_the_first_states(capsys, state):
-    out_file = ["--out", "values.csv"]
-    code, out, _ = run(
-        capsys, "--data", "log.csv", "--state", *state, *COLUMNS, *out_file
-    )
-    assert code == 0
-    assert (
-        f"{len(LOG)} transitions, 60 episodes, state: {state[0]}; reward: gain" in out
-    )
+    args = *COLUMNS, "--out", "values.csv"
+    code, out, _ = run(capsys, "--data", "log.csv", "--state", *state, *args)
+    name = state[0]
+    told = f"{len(LOG)} transitions, 60 episodes, state: {name}; reward: gain"
+    assert code == 0 and told in out
     values, ends, mean = intervals()
     table = pd.read_csv("values.csv").sort_values("value")
-    name = state[0]
     assert list(table) == ["value", "low", "high", "episodes", name]
     assert list(table["episodes"]) == [30, 30]
     assert list(table[name]) == (["low", "middle"] if name == "place" else [0, 1])
@@ -204,52 +197,44 @@ MISSING = LOG.assign(place=LOG["place"].where(LOG.index != 4))
 PLACE = ["--state", "place"]
 
 
+GIVEN = [*PLACE, *COLUMNS]
+TARGET = [*GIVEN, "--target", "new"]
+
+
 @pytest.mark.parametrize(
     ("frame", "args", "message"),
     [
         (LOG, COLUMNS, "--state must name a column of --data, got none"),
         (LOG, PLACE, "--reward must name a column of --data, got none"),
-        (LOG, [*PLACE, *COLUMNS, "--target", "new"], "--target needs --behaviour, the"),
+        (LOG, TARGET, "--target needs --behaviour, the"),
         (
             LOG,
             ["--state", "place,x", *COLUMNS],
-            "log.csv: --state must name a column, got 'x', expected one of ['run', 'pl",
+            "log.csv: --state must .*, got 'x', exp",
         ),
+        (LOG, [*GIVEN, "--categories", "number"], "--categories must .*, got 'number'"),
         (
             LOG,
-            [*PLACE, *COLUMNS, "--categories", "number"],
-            "--categories must name a column, got 'number', expected one of ['place']",
-        ),
-        (
-            LOG,
-            [*PLACE, *COLUMNS, "--target", "new", "--behaviour", "gain"],
-            "--behaviour must name a column of positive probabilities, found '0.0' in",
+            [*TARGET, "--behaviour", "gain"],
+            "of positive probabilities, found '0.0'",
         ),
         (
             LOG.assign(new=2.0),
-            [*PLACE, *COLUMNS, "--target", "new", "--behaviour", "old"],
+            [*TARGET, "--behaviour", "old"],
             "--target must name a column of probabilities, found '2.0' in row 1",
         ),
-        (
-            MISSING,
-            [*PLACE, *COLUMNS],
-            "of known and finite values, found 'nan' in row 5 of column 'place'",
-        ),
+        (MISSING, GIVEN, "finite values, found 'nan' in row 5 of column 'place'"),
         (
             LOG.assign(gain=np.where(LOG.index == 7, np.nan, 0.0)),
-            [*PLACE, *COLUMNS],
+            GIVEN,
             "column of finite numbers, found 'nan' in row 8 of column 'gain'",
         ),
         (
             LOG.assign(place=[f"p{k}" for k in LOG.index]),
-            [*PLACE, *COLUMNS],
-            "different values of 220 in column 'place'",
+            GIVEN,
+            "220 in column 'place'",
         ),
-        (
-            LOG.assign(gain="much"),
-            [*PLACE, *COLUMNS],
-            "expected numbers such as 0.5",
-        ),
+        (LOG.assign(gain="much"), GIVEN, "expected numbers such as 0.5"),
     ],
 )
 def test_what_is_refused(capsys, monkeypatch, frame, args, message):
@@ -258,4 +243,5 @@ def test_what_is_refused(capsys, monkeypatch, frame, args, message):
     )
     frame.to_csv("log.csv", index=False)
     code, out, err = run(capsys, "--data", "log.csv", *args)
-    assert code == 2 and not out and err.startswith("error: ") and message in err
+    assert code == 2 and not out and err.startswith("error: ")
+    assert re.search(message, err)

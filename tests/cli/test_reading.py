@@ -222,19 +222,6 @@ READ = {
          "Volume AAPL, Volume MSFT, Volume XOM (volumes)", "High AAPL", "2023-01-03 to"],
         EXACT,
     ),
-    "prices with volumes, flat": (
-        "portfolio",
-        pd.concat([PRICES.add_suffix(" Close"), VOLUMES.add_suffix(" Volume")], axis=1),
-        {}, ["--prices"],
-        ["3 assets: AAPL Close, MSFT Close, XOM Close", "XOM Volume (volumes)"], EXACT,
-    ),
-    "one share": (
-        "portfolio",
-        PRICES[["AAPL"]].set_axis(["Close"], axis=1).assign(Open=1.0, Volume=7),
-        {}, ["--prices"],
-        ["1 assets: Close", "Volume (volumes)", "Open (not the adjusted or closing"],
-        EXACT[["AAPL"]],
-    ),
     "adjusted prices": (
         "portfolio",
         PRICES[["AAPL"]].set_axis(["Close"], axis=1).assign(**{"Adj Close": PRICES.XOM}),
@@ -251,10 +238,6 @@ READ = {
         "portfolio",
         RETURNS.set_axis(["Low Volatility", "Open Text", "High Yield"], axis=1),
         {}, [], ["3 assets: Low Volatility, Open Text, High Yield"], RETURNS,
-    ),
-    "returns and a rate": (
-        "portfolio", RETURNS.assign(RF=np.linspace(1e-4, 2e-4, 199)), {}, [],
-        ["4 assets: AAPL, MSFT, XOM, RF"], None,
     ),
     "a benchmark": (
         "portfolio", RETURNS, {}, ["--benchmark", "XOM"],
@@ -303,10 +286,6 @@ READ = {
         "portfolio", RETURNS[["XOM"]], {**GERMAN, **BARE}, [], ["1 assets: 1"],
         RETURNS[["XOM"]],
     ),
-    "one column whose name has a digit": (
-        "portfolio", RETURNS[["XOM"]].set_axis(["A2"], axis=1), PLAIN, [],
-        ["1 assets: A2"], RETURNS[["XOM"]],
-    ),
     "German thousands with decimals": (
         "map", POINTS.assign(s=marked("1.0{:02},50"), share=marked("{},5 %")),
         {**GERMAN, **PLAIN}, [],
@@ -328,14 +307,6 @@ READ = {
     "a row of units": (
         "map", UNITS, PLAIN, [], ["row 2 left out, as units: cm, kg, %"], POINTS,
     ),
-    "a row of sums": (
-        "map", SUMS, PLAIN, [],
-        ["31 points", "the last row has the sums of the others, --drop-last 1"], SUMS,
-    ),
-    "a row of means of returns": (
-        "portfolio", pd.concat([RETURNS, RETURNS.mean().to_frame().T]), PLAIN, [],
-        ["200 periods", "the last row has the means of the others"], None,
-    ),
     "a row of sums that is left out": (
         "map", SUMS, PLAIN, ["--drop-last", 1], ["without the last 1 rows"], POINTS,
     ),
@@ -343,17 +314,9 @@ READ = {
         "map", POINTS.assign(code=[f"cell {k}" for k in range(30)]), {}, [],
         ["names of the rows: code", "left out: column 1 (all values differ"], POINTS,
     ),
-    "more than eight columns": (
-        "map", pd.DataFrame(RNG.normal(size=(20, 12)), columns=map("x{}".format, range(12))),
-        PLAIN, [], ["x0, x1, x2, x3, x4, x5, x6, x7, ... (12 in all)"], None,
-    ),
     "numbers that all differ": (
         "map", POINTS.assign(turnover=NUMBERS), PLAIN, [],
         ["left out: turnover (all values differ, --keep keeps them)"], POINTS,
-    ),
-    "numbers that are kept": (
-        "map", POINTS.assign(code=NUMBERS), PLAIN, ["--keep"], ["4 columns"],
-        POINTS.assign(code=NUMBERS),
     ),
     "numbers that name the rows": (
         "map", POINTS.assign(code=NUMBERS), PLAIN, ["--index", "code"],
@@ -370,10 +333,6 @@ READ = {
     "columns of points that are dropped": (
         "map", POINTS.assign(species=TWO, cluster=0), PLAIN, ["--drop", "species,cluster"],
         ["no labels: p, q, r", "--mixed reads tables with columns of any type"], POINTS,
-    ),
-    "an identifier that is dropped": (
-        "map", POINTS.assign(species=BARCODES), PLAIN, ["--drop", "species"],
-        ["30 points, 3 columns, no labels: p, q, r\nleft out: species (--drop)\n"], POINTS,
     ),
     "a log with usual names, and vectors as texts": (
         "values", LOG, PLAIN, [],
@@ -408,26 +367,24 @@ def test_what_is_read_is_said(case):
         np.testing.assert_allclose(found, numbers.astype(float), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["cell_type", "class", "species", "Target"])
-def test_labels_are_offered_and_not_taken_in_silence(name):
-    write(POINTS.assign(**{name: np.tile([0, 1], 15)}), form=PLAIN)
-    lines = "\n".join(check("map", "a.csv"))
-    assert f"30 points, 4 columns, no labels: p, q, r, {name}\n" in lines
-    assert f"column {name!r} is not taken as labels: --label {name} takes it" in lines
-    lines = "\n".join(check("map", "a.csv", "--label", name))
-    assert f"30 points, 3 columns: p, q, r; labels: {name}\n" in lines
-    assert list(read("map", "a.csv", "--label", name).label) == [0, 1] * 15
+def test_labels_are_offered_and_not_taken_in_silence():
+    for name in ("cell_type", "Target"):
+        write(POINTS.assign(**{name: np.tile([0, 1], 15)}), form=PLAIN)
+        lines = "\n".join(check("map", "a.csv"))
+        assert f"30 points, 4 columns, no labels: p, q, r, {name}\n" in lines
+        assert f"column {name!r} is not taken as labels: --label {name} takes" in lines
+        lines = "\n".join(check("map", "a.csv", "--label", name))
+        assert f"30 points, 3 columns: p, q, r; labels: {name}\n" in lines
+        assert list(read("map", "a.csv", "--label", name).label) == [0, 1] * 15
 
 
-@pytest.mark.parametrize("header", ["label", "Labels"])
 @pytest.mark.parametrize(
-    ("texts", "labels", "kind"),
+    ("header", "texts", "labels", "kind"),
     [
-        (["01", "1", "1"], "01 1 1", "O"),
-        (["007", "010", "", "x"], "007 010 nan x", "O"),
-        (["0", "10", "-2"], "0 10 -2", "i"),
-        (["0.5", "0", "1e3"], "0.5 0.0 1000.0", "f"),
-        (["a", "b", "0"], "a b 0", "O"),
+        ("label", ["01", "1", "1"], "01 1 1", "O"),
+        ("Labels", ["007", "010", "", "x"], "007 010 nan x", "O"),
+        ("label", ["0", "10", "-2"], "0 10 -2", "i"),
+        ("Labels", ["0.5", "0", "1e3"], "0.5 0.0 1000.0", "f"),
     ],
 )
 def test_labels_of_points_that_begin_with_a_zero(header, texts, labels, kind):
@@ -619,17 +576,9 @@ def test_several_files_of_returns():
 
 REFUSED = {
     "prices": ("portfolio", PRICES, {}, [], "of prices, in AAPL, MSFT, XOM: --prices"),
-    "prices with one that is missing": (
-        "portfolio", PRICES.mask(PRICES.iloc[7, 1] == PRICES), {}, ["--drop-missing"],
-        "of prices, in AAPL, MSFT, XOM: --prices",
-    ),
     "prices with volumes": (
         "portfolio", pd.concat([PRICES, VOLUMES.add_suffix(" traded")], axis=1), {}, [],
         "AAPL traded, MSFT traded, XOM traded may be volumes: --drop",
-    ),
-    "volumes among prices": (
-        "portfolio", pd.concat([PRICES, VOLUMES.add_suffix(".1")], axis=1), {},
-        ["--prices"], "AAPL.1, MSFT.1, XOM.1 change more than ten times as much",
     ),
     "one price among returns": (
         "portfolio", RETURNS.assign(gold=PRICES["XOM"][1:]), {}, [], "of prices, in gold",
@@ -644,9 +593,6 @@ REFUSED = {
     "a long table with a row twice": (
         "portfolio", pd.concat([LONG, LONG[:1]]), PLAIN,
         ["--prices", "--long", "Date,ticker,close"], "found 'AAPL' twice on 2023-01-02",
-    ),
-    "two names of a long table": (
-        "portfolio", LONG, PLAIN, ["--long", "Date,close"], "--long must be three names",
     ),
     "a missing price": (
         "portfolio", PRICES.assign(AAPL=PRICES["AAPL"].mask(DATES[7] == DATES)), {},
@@ -673,12 +619,6 @@ REFUSED = {
         "portfolio", RETURNS, {}, ["--benchmark", "SPY"],
         "--benchmark must name a column, got 'SPY', expected one of ['AAPL'",
     ),
-    "dates as a benchmark": (
-        "portfolio", RETURNS, {}, ["--benchmark", "Date"], "got 'Date', expected one of",
-    ),
-    "a benchmark alone": (
-        "portfolio", RETURNS[["XOM"]], {}, ["--benchmark", "XOM"], "leave an asset",
-    ),
     "one period": ("portfolio", RETURNS[:1], {}, [], "at least two periods, found 1"),
     "each period misses one": (
         "portfolio", RETURNS.assign(XOM=np.nan), {}, ["--drop-missing"],
@@ -687,10 +627,6 @@ REFUSED = {
     "a missing return": (
         "portfolio", RETURNS.mask(RETURNS.iloc[2, 1] == RETURNS), {}, [],
         "column 'MSFT' has 1 missing or infinite of 199 (the first is period 3, 2023-01-05",
-    ),
-    "a code of a missing return": (
-        "portfolio", RETURNS.replace(RETURNS.iloc[2, 1], -99.99), {}, [],
-        "column 'MSFT' has 1 missing",
     ),
     "a row of means below the dates": (
         "portfolio", RETURNS.to_csv() + "Mean,0,0,0\n", {}, [],
@@ -703,10 +639,6 @@ REFUSED = {
     "names that are numbers": (
         "portfolio", "0,1,2\n1,2,3\n3,2,1\n", {}, [],
         "such as 'a0', or numbers, such as 0.0, found 0, 1, 2, which may be either",
-    ),
-    "one name that is a number": (
-        "portfolio", RETURNS[["XOM"]].set_axis(["600519"], axis=1), PLAIN, [],
-        "such as 'a600519', or numbers, such as 600519.0, found 600519",
     ),
     "decimal commas without quotes": (
         "portfolio", "A\n0,5\n1,5\n", {}, [],
@@ -723,21 +655,9 @@ REFUSED = {
         "portfolio", RETURNS[:24].T.rename_axis("asset"), {}, [],
         "dates along the columns, such as '2023-01-03': transpose the table",
     ),
-    "years along the columns": (
-        "portfolio", RETURNS[:8].T.set_axis(range(1990, 1998), axis=1), {}, [],
-        "dates along the columns, such as '1990'",
-    ),
-    "a wrong decimal mark": (
-        "portfolio", RETURNS, {}, ["--decimal", ","],
-        "; --decimal says which decimal mark the file has",
-    ),
     "an index of no dates": (
         "portfolio", RETURNS[:30].set_axis(BARCODES), {"index_label": "Date"},
         ["--index", "Date"], "--index must name a column of dates, found 'ACGT",
-    ),
-    "no such index": (
-        "portfolio", RETURNS, {}, ["--index", "day"],
-        "--index must name a column, got 'day', expected one of ['Date', 'AAPL'",
     ),
     "German thousands": (
         "map", pd.DataFrame({"p": np.arange(24), "q": "1.234"}), {"sep": ";", **PLAIN},
@@ -760,21 +680,9 @@ REFUSED = {
         "map", POINTS, PLAIN, ["--drop", "p,zz"],
         "--drop must name a column, got 'zz', expected one of ['p', 'q', 'r']",
     ),
-    "no such label": (
-        "map", POINTS, PLAIN, ["--label", "kind"],
-        "--label must name a column, got 'kind', expected one of ['p', 'q', 'r']",
-    ),
     "labels that are texts": (
         "map", POINTS.assign(species=TWO), PLAIN, [],
         "found 'a' in column 'species'; --label species takes it as labels",
-    ),
-    "identifiers to keep": (
-        "map", POINTS.assign(barcode=BARCODES), PLAIN, ["--keep"],
-        "in column 'barcode'; --drop barcode leaves it out",
-    ),
-    "dates among points": (
-        "map", POINTS.assign(since=DAYS[:30]), PLAIN, [],
-        "found '2023-01-03' in column 'since'; --drop since leaves it out",
     ),
     "a missing number": (
         "map", POINTS.mask(POINTS.loc[4, "q"] == POINTS), PLAIN, [],
@@ -782,7 +690,6 @@ REFUSED = {
     ),
     "no rows": ("map", POINTS[:0], PLAIN, [], "expected rows and columns of numbers"),
     "few rows": ("map", POINTS[:5], PLAIN, [], "at least 10 points, found shape (5, 3)"),
-    "all rows dropped": ("map", POINTS, PLAIN, ["--drop-last", 30], "must leave some"),
     "a sheet of a text": (
         "map", POINTS, PLAIN, ["--sheet", 2], "--sheet says nothing about .csv, but about",
     ),
@@ -827,17 +734,13 @@ def test_what_is_refused_with_one_line(case):
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        (
-            "a.doc",
-            "1,2",
-            "expected a file named .npz, .npy, .csv, .tsv, .txt, .*or .xls",
-        ),
+        ("a.doc", "1,2", "a file named .npz, .npy, .csv, .tsv, .txt, .*or .xls"),
         ("a.parquet", "no", "pandas cannot read it"),
         ("a.npz", "A,B\n1,2\n", "expected numpy arrays"),
         (
             "a.npz",
             {"a": RETURNS, "b": RETURNS},
-            r"an array 'returns' or one two-dim.*found a \(199, 3\), b \(199, 3\)",
+            r"an array 'returns' or .*a \(199, 3\),",
         ),
         ("a.npz", {"returns": np.arange(3)}, "'returns' to hold real numbers in two"),
         ("a.npz", {"returns": np.array([[None]])}, "expected numpy arrays"),
@@ -887,13 +790,9 @@ def test_without_pandas(monkeypatch):
     content = RETURNS.to_csv(**BARE)
     monkeypatch.setitem(sys.modules, "pandas", None)
     np.testing.assert_array_equal(read_returns(write(content)).values, RETURNS)
-    named = f"a,b,c\n{content}"
+    named, need = f"a,b,c\n{content}", r'need pandas .*pip install "sk_stormc\[files\]"'
     for name in (write(named), write(named, "a.parquet")):
-        with pytest.raises(
-            ValueError,
-            match=f"{name}: names, dates and .parquet.* need pandas .*pip install "
-            r'"sk_stormc\[files\]"',
-        ):
+        with pytest.raises(ValueError, match=f"{name}: names, dates and .*{need}"):
             read_returns(name)
 
 
@@ -914,19 +813,17 @@ def test_a_package_that_is_missing_is_named(monkeypatch, package, name):
     assert f'files need {package}: pip install "sk_stormc[files]"' in err
 
 
-@pytest.mark.parametrize("suffix", [".npy", ".npz"])
-def test_a_header_that_claims_more_than_fits_in_memory(suffix):
+def test_a_header_that_claims_more_than_fits_in_memory():
+    header = {"descr": "<f8", "fortran_order": False, "shape": (6 * 10**12, 3)}
     with open("returns.npy", "wb") as file:
-        npy.write_array_header_1_0(
-            file, {"descr": "<f8", "fortran_order": False, "shape": (6 * 10**12, 3)}
-        )
+        npy.write_array_header_1_0(file, header)
         file.write(bytes(240))
     with zipfile.ZipFile("returns.npz", "w") as archive:
         archive.write("returns.npy")
-    with pytest.raises(
-        ValueError, match=f"returns{suffix}: expected numpy arrays that fit in memory"
-    ):
-        read_returns(f"returns{suffix}")
+    for name in ("returns.npy", "returns.npz"):
+        words = f"{name}: expected numpy arrays that fit in memory"
+        with pytest.raises(ValueError, match=words):
+            read_returns(name)
 
 
 def test_a_table_without_columns():

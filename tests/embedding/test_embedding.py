@@ -307,14 +307,3 @@ def test_floating_point_errors_are_not_raised(n_components, perplexity, n, monke
         warnings.simplefilter("ignore")
         assert np.isfinite(model.fit(X).kl_divergence_)
         assert np.isfinite(model.optimize(5).transform(X[:3] + 0.1)).all()
-
-
-@pytest.mark.slow
-def test_data_without_structure_do_not_end_as_a_ball():
-    X = np.random.default_rng(1200).integers(0, 2, (1200, 100))
-    model = SNEEmbedding(perplexity=50).fit(X)
-    # of fewer neighbours than count, the minimum is a ball
-    given = SNEEmbedding(metric="affinities").fit(perplexity_affinities(X, 50))
-    assert model.kl_divergence_ == pytest.approx(given.kl_divergence_, rel=0.01)
-    assert np.ptp(model.embedding_, axis=0).min() > 30
-    assert model.loss_curve_[-1] == pytest.approx(model.kl_divergence_, rel=2e-3)

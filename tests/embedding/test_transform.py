@@ -139,12 +139,6 @@ def test_copies_in_the_training_data(metric):
     assert np.abs(model.transform(new + 1e-9) - Z).max() < 1e-6
 
 
-def same_alone(model, X):
-    Z = model.transform(X)
-    for rows in (slice(0, 1), slice(1, 2), slice(3, 20), slice(X.shape[0] - 1, None)):
-        np.testing.assert_array_equal(model.transform(X[rows]), Z[rows])
-
-
 def test_rows_do_not_depend_on_the_blocks_in_which_they_are_placed(model, monkeypatch):
     Z = model.transform(NEW)
     monkeypatch.setattr(module, "BLOCK_BYTES", 8 * 3 * 46 * 64)  # three rows at a time
@@ -188,7 +182,6 @@ def test_precomputed_distances_place_as_features_do(model):
         known = at(trained, model.embedding_, **own)
         np.testing.assert_allclose(known.transform(new), expected, atol=1e-5)
         np.testing.assert_array_equal(known.transform(trained), known.embedding_)
-        same_alone(known, new)
 
 
 def test_rows_of_a_graph_may_list_any_number():
@@ -203,17 +196,6 @@ def test_rows_of_a_graph_may_list_any_number():
     np.testing.assert_allclose(there, expected, atol=1e-6)
     one = sparse.csr_array(np.where(D.min(axis=1, keepdims=True) == D, D, 0))
     np.testing.assert_allclose(known.transform(one), Z[D.argmin(axis=1)])
-    same_alone(known, graph)
-
-
-@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-def test_sparse_rows(metric):
-    model = quick_map(metric=metric)
-    again = at(sparse.csc_array(TRAINED), model.embedding_, metric=metric)
-    found, expected = again.transform(sparse.csr_matrix(NEW)), model.transform(NEW)
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-    assert moved(again, sparse.csr_array(TRAINED)).max() < 1e-9
-    same_alone(again, sparse.csr_array(NEW))
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 10])

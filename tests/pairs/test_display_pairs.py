@@ -207,6 +207,7 @@ def test_display(case):
     display, hover, places, codes, names, numbers = shown(case, np.arange(n))
     picture, figure = drawn(plot(display, case), d), display.to_plotly(hover)
     page, named, rows = on_page(figure, d)
+    assert len(display.axes_) == (6 if d == 4 else 1)
     # each point once in each form, with the same look in both
     assert sorted(at for at, _ in picture) == sorted(at for at, _ in page)
     assert sorted(at for at, _ in page) == sorted(places)

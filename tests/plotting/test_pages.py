@@ -67,7 +67,7 @@ def test_scales_and_new_points():
         ({"a": [1, 2, 3]}, r"each of the 120 points, got \(3,\) for 'a'"),
         (np.arange(N), "must be a data frame, a Series or a dict of columns"),
     ):
-        with pytest.raises(ValueError, match="hover must .*" + words):
+        with pytest.raises(ValueError, match=words):
             EmbeddingDisplay(Z).to_plotly(hover)
 
 

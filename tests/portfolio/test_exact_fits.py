@@ -83,15 +83,7 @@ def test_storm_c_stays_storm_c(tmp_path):
     assert isinstance(long_only("storm-c").fit(file).solver_, AutomaticSTORM)
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
-        LIMITS,
-        NARROW,
-        {"objective": "ratio", **LIMITS},
-        pytest.param({"max_risk": 0.02}, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("params", [LIMITS, NARROW, {"objective": "ratio", **LIMITS}])
 def test_a_budget_leaves_feasible_weights_and_a_warning(params):
     converged = long_only(**params).fit(R)
     for budget in (1, 3, 6):

@@ -102,10 +102,10 @@ def cases():
                 limits = "none"
             if goal == "ratio" and data in ("constant column", "one asset"):
                 data = "plain"  # a portfolio has no risk, or there is no choice
-            if kind != "entropic" or goal == "utility":
+            if not (k + j // 2) % 2 and (kind != "entropic" or goal == "utility"):
                 names = kind, goal, limits, data
                 quick = goal != "max_risk" or kind == "downside 1"
-                marks = () if quick and not (k + j // 2) % 2 else pytest.mark.slow
+                marks = () if quick else pytest.mark.slow
                 yield pytest.param(*names, marks=marks, id=", ".join(names))
 
 
