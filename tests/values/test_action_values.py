@@ -118,10 +118,7 @@ def test_what_was_never_done_in_a_state_is_not_chosen():
     assert list(q.predict_action(np.eye(2))) == [0, 0]
     np.testing.assert_allclose(q.predict(np.eye(2)), [[-2, -3], [-2, 0]], rtol=1e-9)
     for solver in ("auto", "storm-c"):
-        with pytest.warns(
-            UserWarning,
-            match="50% of the successors the policy takes an action that the log never",
-        ):
+        with pytest.warns(UserWarning, match="50% of the successors the"):
             fit = ActionValueEstimator([0, 1], 0.5, solver, **TABULAR).fit
             fit(np.eye(2)[s], y, action=a, next_X=np.eye(2)[t])
 
@@ -398,10 +395,7 @@ def test_what_stays_and_what_is_refused():
     np.testing.assert_array_equal(after, before)
     odd = {"action": np.where(np.arange(400) == 8, "jump", parts["action"])}
     for changes, message in (
-        (
-            odd,
-            "action must be among the actions of this stream, .* got 'jump' in row 8",
-        ),
+        (odd, "action must be among the actions of this stream, .* got 'jump' in row"),
         ({"actions": ["left", "up"]}, "actions must stay .* goes on, got .*'up'"),
         ({"action": None}, "action must be given, the action of each row, got None"),
     ):

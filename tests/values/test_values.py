@@ -249,9 +249,7 @@ def test_episodes_that_do_not_end_are_refused(solver, method):
     parts = ending()
     fit = getattr(BellmanValueEstimator(1, solver), method)
     endless = parts | {"terminal": np.zeros(2 * N, dtype=bool)}
-    with pytest.raises(
-        ValueError, match="gamma must be a number < 1, got 1: .*Pass te"
-    ):
+    with pytest.raises(ValueError, match="gamma must be .*< 1, got 1: .*Pass te"):
         fit(**endless)
     # two states that lead to each other only
     closed = {"y": np.append(parts["y"], np.zeros(3))}
