@@ -38,8 +38,6 @@ def minimise_by_cuts(
     """
     n, x, distance = scaled.feasible.n, None, 10.0
     least, lower, smallest = np.inf, -np.inf, np.inf
-    # quadratic programs are solved to this accuracy, linear ones exactly
-    rounding = PROGRAM_TOLERANCE if scaled.feasible.l2 else 0.0
     levels, since = slice(n, n + n_levels), 0
     for k in range(1, max_iter + 1):
         v = start / scaled.size if x is None else x[:n]
@@ -55,7 +53,7 @@ def minimise_by_cuts(
         if callback is not None:
             callback(x)
         terms = _terms(program, best, n)
-        if Gap(least, lower, terms, VERTEX_GAP, rounding).is_small:
+        if Gap(least, lower, terms, VERTEX_GAP).is_small:
             break  # the risk at x is that of the last cuts
         while True:
             if scaled.feasible.l2:  # a quadratic program
@@ -64,8 +62,7 @@ def minimise_by_cuts(
                 solution, kept_near = _solve(program, start / scaled.size, distance)
             if solution is None:
                 return None
-            at = _value(program, solution.x)
-            gap = Gap(least, at, terms, VERTEX_GAP, rounding)
+            gap = Gap(least, _value(program, solution.x), terms, VERTEX_GAP)
             if not (gap.is_small and kept_near and distance < INFINITE_WEIGHT):
                 break
             distance *= 10
@@ -73,8 +70,10 @@ def minimise_by_cuts(
         if gap.size < 0.9 * smallest:
             smallest, since = gap.size, k
         solution.done = not kept_near and gap.size <= PROGRAM_TOLERANCE * terms
-        # without progress, new cuts are violated by less than the tolerance of HiGHS
-        if gap.is_small or k - since >= (3 if solution.done else 30):
+        # bounds that cross by a rounding error are equal; without progress, new cuts
+        # are violated by less than the tolerance of HiGHS
+        equal = gap.is_small or 0 < gap.contradiction <= PROGRAM_TOLERANCE
+        if equal or k - since >= (3 if solution.done else 30):
             break
         x = solution.x.copy() if k % 2 else (solution.x + best) / 2
     to_low, to_high = np.abs(best - program.low), np.abs(best - program.high)

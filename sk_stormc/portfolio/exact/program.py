@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sk_stormc.portfolio.convex_program import (
+    ACCURACY,
     INFINITE_WEIGHT,
     PROGRAM_TOLERANCE,
     Formulation,
@@ -334,8 +335,12 @@ def at_size(solve, feasible):
         # weights without bounds may grow for want of a minimum
         far = v.max() > FAR_FROM_SIZE and np.isfinite(largest)
         far = far or 0 < v.sum() < 1 / FAR_FROM_SIZE
+        # the empty portfolio may be one up to rounding of large bounds
+        empty = not v.any() and optimum.gap > ACCURACY * abs(optimum.value)
         if far and np.isfinite(optimum.lower):
             size = size * float(v.max())
+        elif empty and np.isfinite(optimum.lower):
+            size = float(np.abs(feasible.previous).max()) or size / FAR_FROM_SIZE**2
         elif FAR_FROM_SIZE * size < largest < np.inf and not optimum.done:
             size = largest
         else:
