@@ -6,7 +6,7 @@ Each fit of a file or in memory has a process of its own, whose peak of resident
 is read. `numpy` is the CPU time in which numpy reads the file and sums all products.
 Except for the variance, skfolio's programs have a row for each period, so that it fits
 fewer of them. The part "scenarios" has other numbers of assets, and the same programs
-by Clarabel and HiGHS through cvxpy. A fit of another library ends after one minute.
+by Clarabel and HiGHS through cvxpy. A fit of another library ends after forty seconds.
 Wall times of a cluster of processes on one computer depend on what else it does. The
 CPU time of the workers does so less.
 """
@@ -41,7 +41,7 @@ LARGE, N_TASKS = 250_000, 1_000  # rows of a partition of 100 MB; tiny partition
 N_SAMPLE, N_POINTS = 5_000, 16_000
 SCENARIOS = (10_000, 400), (50_000, 400), (1_000, 503), (60_000, 20)
 OTHERS = ("clarabel", "highs", "skfolio")
-LONGEST = 60  # CPU seconds of another library's fit
+LONGEST = 40  # CPU seconds of another library's fit
 AVERSIONS = {
     "variance": 5.0,
     "semivariance": 20.0,

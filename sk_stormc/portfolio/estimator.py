@@ -523,7 +523,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         check_is_fitted(self)
         if has_failed(self):
             return -np.inf
-        table, weights = self._new_returns(X, sample_weight), self.weights_
+        ordered = MEASURES[self.risk_measure].ordered
+        table, weights = self._new_returns(X, sample_weight, ordered), self.weights_
         if self.benchmark is not None:
             weights = np.append(weights, weights.dtype.type(-1))
         if table.in_dask or not (table.in_memory or self.benchmark is None):
@@ -553,9 +554,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         check_is_fitted(self)
         return series_of(self)
 
-    def _new_returns(self, X, sample_weight=None):
+    def _new_returns(self, X, sample_weight=None, ordered=False):
         """The `Returns` of the assets of the fit."""
-        ordered = MEASURES[self.risk_measure].ordered
         table = Returns.of(X, sample_weight, counts=ordered or None, mapped=not ordered)
         validate_data(self, table.named_columns, reset=False, skip_check_array=True)
         return table

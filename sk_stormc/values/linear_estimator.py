@@ -36,7 +36,7 @@ EXACT = LARGEST_HESSIAN
 
 
 def check_transformer(name, value):
-    """Return a transformer, or None."""
+    """Raise a ValueError unless the value is a transformer or None."""
     if value is not None and not (
         hasattr(value, "fit") and hasattr(value, "transform")
     ):

@@ -21,7 +21,7 @@ from sk_stormc.values.sums.log_blocks import LogBlocks, LogInMemory, reads_block
 from sk_stormc.values.sums.lstd import (
     LSTD,
     Collected,
-    Moments,
+    TransitionMoments,
     attributes_of,
     check_products,
     solve_bellman,
@@ -87,7 +87,7 @@ def fit_states(estimator, X, y, log_columns, before):
             estimator.objective, rows.rows, visited, gamma, alpha, decay
         )
         if gamma == 1 and (objective, solver) != ("projected", LSTD):
-            A, _, C = Moments.of_log(*rows.rows, gamma).means()
+            A, _, C = TransitionMoments.of_log(*rows.rows, gamma).means()
             check_ends(A, C)
         if decay and log_columns.next_X is not None:
             warn_if_disordered(log.chunk)

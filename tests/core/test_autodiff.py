@@ -178,6 +178,7 @@ def test_float64_whatever_the_configuration():
 # compilations
 
 
+@pytest.mark.slow
 def test_a_run_compiles_for_few_sizes_and_a_second_one_for_none():
     traces = []
 

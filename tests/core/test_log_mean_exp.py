@@ -96,7 +96,7 @@ def log_u(problem, x, batch=None):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("unit", [1e-6, 1e4])
-@pytest.mark.parametrize("size", [0.1, 30.0, 1e5])
+@pytest.mark.parametrize("size", [0.1, 1e5])
 def test_exact_to_the_rounding_of_the_exponents(size, unit, dtype, weighted):
     problem, eps = portfolio(size, unit, dtype, weighted), np.finfo(dtype).eps
     for x in (np.full(4, 0.25, dtype), np.array([0.7, 0.1, -0.3, 0.5], dtype)):
@@ -167,9 +167,7 @@ def test_a_row_without_weight_does_not_set_the_unit():
 # the contract
 
 
-@pytest.mark.parametrize(
-    "dtype, more", [(float, 0.0), (float, -2000.0), (float, 2000.0), (np.float32, 0.0)]
-)
+@pytest.mark.parametrize("dtype, more", [(float, -2000.0), (np.float32, 0.0)])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_check_problem_in_any_unit(weighted, dtype, more):
     counts = (

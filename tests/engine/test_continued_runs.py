@@ -81,3 +81,10 @@ def test_a_stream_that_goes_on_keeps_the_parameters_of_its_solver():
         RETURNS[700:]
     )
     assert (model.weights_ != weights).any()
+
+
+def test_a_seed_that_was_no_integer_cannot_be_given_again():
+    state = first_part(random_state=np.random.RandomState(7))
+    with pytest.raises(ValueError, match="an integer was not given, got 7"):
+        arguments = GIVEN | {"state": state, "random_state": 7, "max_iter": 9, "tol": 0}
+        minimize(PROBLEM, STORMCompositional(), **arguments)

@@ -54,6 +54,7 @@ LONG += (
     "lifting",
     "streams",
     "index",
+    "guide/clusters",
     "guide/coming_from",
     "guide/data",
     "guide/quickstart",

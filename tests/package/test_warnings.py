@@ -64,7 +64,7 @@ UNBOUNDED = {
 }
 
 
-@pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c", "lbfgs"))
+@pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c"))
 @pytest.mark.parametrize("case", UNBOUNDED)
 def test_unbounded_objective(solver, case):
     R = UNBOUNDED[case]
@@ -138,7 +138,7 @@ def only_budgets_are_told(portfolio, messages):
     return len(messages) == short + above and short == ended and above <= lower
 
 
-@pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c", "lbfgs"))
+@pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c"))
 @pytest.mark.parametrize("case", BOUNDED)
 def test_bounded_objective(solver, case):
     for params in ({}, {"max_iter": 10, "tol": 0.0}):

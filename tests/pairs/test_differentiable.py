@@ -176,7 +176,7 @@ def check_batch(problem, oracle, x, some, equal):
     equal(f_u, slopes(lambda u: oracle.f(X, u, kept), u))
 
 
-@pytest.mark.parametrize("case", few_of(CASES, 0, 7))
+@pytest.mark.parametrize("case", few_of(CASES, 7))
 def test_values_and_derivatives(case, tmp_path, monkeypatch):
     monkeypatch.setitem(NUMBERS_AT_ONCE, True, case["numbers_at_once"])
     problem, oracle = problem_of(case, tmp_path), oracle_of(case)

@@ -114,8 +114,9 @@ def compared(case, log):
             columns |= dict(zip(names, part.T, strict=True))
     data = columns
     if "pandas" in kind:
-        index = np.arange(N)[::-1] if "labelled" in kind else None
-        data = pd.DataFrame(columns, index=index)
+        data = pd.DataFrame(columns)
+        if "labelled" in kind:
+            data = data.set_index(data.index[::-1]).astype({"action": "category"})
     elif kind == "polars":
         data = pytest.importorskip("polars").DataFrame(columns)
     policy = {

@@ -1,7 +1,13 @@
-"""Risks by their definitions, and returns, for the tests of portfolios."""
+"""Risks by their definitions, returns, and fits whose warnings are errors, for the tests
+of portfolios."""
+
+import warnings
 
 import numpy as np
+from helpers import Callback
 from scipy.special import logsumexp
+
+from sk_stormc import CompositionalPortfolio
 
 INF = np.inf
 
@@ -23,6 +29,32 @@ def make_returns(n=150, d=6, seed=0):
     return 0.01 * rng.standard_t(4, size=(n, d)) @ (
         np.eye(d) + 0.3 * rng.normal(size=(d, d))
     ) + rng.uniform(0, 2e-3, d)
+
+
+def strict_fit(R, sample_weight=None, **params):
+    """A fit of a long-only portfolio, or another one, whose warnings are errors."""
+    params = {"constraint": "long_only", "random_state": 0} | params
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return CompositionalPortfolio(**params).fit(R, sample_weight=sample_weight)
+
+
+class Stop(Callback):
+    """A callback that acts at a record, and writes into the weights that it sees."""
+
+    max_subtasks = 0
+
+    def __init__(self, act=lambda: True, at=3):
+        self.act, self.at, self.seen = act, at, []
+
+    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+        if context.task_name != "pass":
+            return False
+        self.seen.append(
+            (fitted_estimator.weights_.copy(), fitted_estimator.loss_curve_[-1])
+        )
+        fitted_estimator.weights_[:] = np.nan
+        return self.act() if len(self.seen) == self.at else False
 
 
 def shares(n, p=None):

@@ -1,27 +1,16 @@
 """The second-order method in any unit, and on ugly returns. Every risk measure with every
 constraint is in tests/pairs."""
 
-import warnings
-
 import numpy as np
 import pytest
 from definitions import MEASURES, make_returns, risk, utility
+from definitions import strict_fit as fit
 from scipy.optimize import linprog
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import CompositionalPortfolio
 
 SQUARED = ("variance", "semivariance", "entropic")
-LONG = {"constraint": "long_only"}
-
-
-def fit(R, sample_weight=None, **params):
-    """A fit whose warnings are errors."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return CompositionalPortfolio(**LONG | {"random_state": 0} | params).fit(
-            R, sample_weight=sample_weight
-        )
 
 
 @pytest.mark.parametrize("measure", MEASURES)

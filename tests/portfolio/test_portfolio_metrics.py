@@ -1,5 +1,4 @@
-"""Scores: the Sharpe ratio, what it is for constant returns and failed fits, and beside
-skfolio."""
+"""Scores: the Sharpe ratio, and what it is for constant returns and failed fits."""
 
 import pickle
 import warnings

@@ -5,23 +5,11 @@ import warnings
 
 import numpy as np
 import pytest
-from definitions import MEASURES, make_returns, risk
-from helpers import slow_but
+from definitions import make_returns, risk
+from definitions import strict_fit as fit
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import CompositionalPortfolio, sharpe_ratio
-
-PROPORTIONAL = [measure for measure in MEASURES if measure != "entropic"]
-LONG = {"constraint": "long_only"}
-
-
-def fit(X, sample_weight=None, **params):
-    """A fit whose warnings are errors."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return CompositionalPortfolio(**LONG | params).fit(
-            X, sample_weight=sample_weight
-        )
 
 
 def ratio(X, sample_weight=None, **params):
@@ -64,9 +52,7 @@ def test_nearly_riskless_columns_and_near_copies(measure, order):
     )
 
 
-@pytest.mark.parametrize(
-    "measure", slow_but(PROPORTIONAL, "variance", "cvar", "downside")
-)
+@pytest.mark.parametrize("measure", ["variance", "cvar", "downside"])
 def test_the_gap_covers_an_asset_minus_its_near_copy(measure):
     """For all but CDaR, some portfolio was above the ratio plus its gap."""
     for seed in range(4):
@@ -134,28 +120,16 @@ def test_the_standard_deviation_is_never_beyond_the_limit():
     np.testing.assert_allclose(np.c_[np.ones(6), S @ w] @ coefficients, m, atol=1e-8)
 
 
-@pytest.mark.parametrize("measure", slow_but(["cvar", "cdar", "variance"], "cvar"))
+@pytest.mark.parametrize("measure", ["cvar", "cdar", "variance"])
 def test_a_limit_equal_to_the_least_risk(measure):
     """The mixture with the least risk moved by 1e-9 a step, for hours."""
-    R = make_returns(60)
+    R = make_returns(40, 4)
     w = fit(R, risk_measure=measure, risk_aversion=np.inf).weights_
     smallest = risk(R @ w, measure)
     for above in (1e-15, 4e-14):
         limit = smallest * (1 + above)
         found = fit(R, risk_measure=measure, max_risk=limit).weights_
         assert risk(R @ found, measure) <= limit * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("measure", slow_but(["cvar", "downside", "cdar"], "cvar"))
-def test_a_limit_of_the_risk_sets_the_size(measure):
-    """Such fits were refused, "because the best portfolio is the empty one"."""
-    R = make_returns(100, 4)
-    largest = -ratio(
-        R, risk_measure=measure, constraint=None, max_gross=1.0
-    ).loss_curve_[-1]
-    portfolio = fit(R, risk_measure=measure, constraint=None, max_risk=0.01)
-    assert -portfolio.loss_curve_[-1] == pytest.approx(0.01 * largest, rel=1e-6)
-    assert portfolio.dual_gap_ <= 1e-4 * 0.01 * largest
 
 
 def test_limits_that_are_missed_are_named():

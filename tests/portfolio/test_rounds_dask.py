@@ -214,16 +214,3 @@ def test_bounds_that_contradict_each_other():
     ):
         portfolio = fit(X, "semivariance")
     assert portfolio.dual_gap_ == np.inf and portfolio.stop_reason_ == "max_iter"
-
-
-def test_weights_in_memory_have_the_labels_of_the_rows():
-    """Those of other years were taken by position."""
-    weights = pd.Series(abs(R[:, 0]), OTHER_YEARS)
-    portfolio = CompositionalPortfolio(constraint="long_only")
-    for method in ("fit", "partial_fit"):
-        with pytest.raises(ValueError, match="sample_weight must have the labels of"):
-            getattr(portfolio, method)(FRAME, sample_weight=weights)
-    expected = portfolio.fit(R, sample_weight=weights).weights_
-    counted = weights.reset_index(drop=True)
-    same = portfolio.fit(FRAME, sample_weight=counted).weights_
-    np.testing.assert_array_equal(same, expected)

@@ -325,7 +325,5 @@ def test_check_problem_compares_weights():
         def inner_batch(self, draws, weights=None):
             return super().inner_batch(draws)
 
-    with pytest.raises(
-        ValueError, match="Deaf.inner: a batch with weights and their w"
-    ):
+    with pytest.raises(ValueError, match="Deaf.inner: a batch with weights"):
         check_problem(Deaf(returns))

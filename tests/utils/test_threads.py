@@ -128,7 +128,7 @@ def test_fits_in_several_threads_leave_the_filters_of_warnings():
     fit = partial(minimize, problem, "corrected-sample", sample_size=200)
     before = list(warnings.filters)
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda k: fit(random_state=k), range(12)))
+        list(pool.map(lambda k: fit(random_state=k), range(8)))
     assert warnings.filters == before
 
 

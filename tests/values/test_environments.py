@@ -320,16 +320,10 @@ REFUSED = [
     (LAKE | {"policy": [0, 1]}, r"be actions of shape \(16,\) or .*of shape \(16, 4\)"),
     (LAKE | {"policy": [0] * 15 + [4]}, "have actions from 0 to 3, got 4 in state 15"),
     (LAKE | {"policy": THIRDS}, "probabilities >= 0 .*sum 1.2 in state 0"),
-    (
-        LAKE | {"policy": lambda s: 4},
-        r"policy must give actions of Discrete\(4\), got 4",
-    ),
+    (LAKE | {"policy": lambda s: 4}, r"policy must give actions of Discrete\(4\), got"),
     (POLE | {"policy": [0, 1]}, "env must have Discrete observations for an array as"),
     (PENDULUM | {"policy": lambda s: 0.5}, r"shape \(1,\), got 0.5 of shape \(\)"),
-    (
-        {"env": "NoSuchThing-v7"},
-        "env must be the id of a registered environment, got '",
-    ),
+    ({"env": "NoSuchThing-v7"}, "env must be the id of a registered environment, got"),
     (TWO | {"policy": lambda seen: 1}, "2 actions, one for each environment.*got 1"),
     (TWO | {"policy": lambda seen: [0, 2]}, "give actions of Discrete.*got.*2"),
     (POLE | {"policy": lambda x: 0, "target": [0]}, "be None or an array where target"),

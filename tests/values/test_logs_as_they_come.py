@@ -91,9 +91,7 @@ def test_flags_that_are_no_flags():
 def test_masked_columns_are_refused():
     masked = np.ma.masked_array(np.ones(N), mask=np.arange(N) == 3)
     for name in ("terminal", "sample_weight", "importance_ratio"):
-        with pytest.raises(
-            ValueError, match=f"{name} must have all its values, got 1 "
-        ):
+        with pytest.raises(ValueError, match=f"{name} must have all its"):
             value().fit(**LOG | {name: masked})
 
 
@@ -156,9 +154,7 @@ def test_times_that_say_nothing_of_steps():
     ):
         with pytest.raises(ValueError, match=message):
             value().fit(**parts, time=time)
-    with pytest.raises(
-        ValueError, match="be whole numbers for partial_fit, got 2024-02-"
-    ):
+    with pytest.raises(ValueError, match="be whole numbers for partial_fit,"):
         value().partial_fit(**parts, time=DAYS)
 
 
@@ -258,9 +254,7 @@ def test_states_of_any_kind_are_told_apart():
     )
     assert np.isfinite(robust.std_error)
     q = ActionValueEstimator([0, 1, 0, 1], features=one_hot)
-    with pytest.raises(
-        ValueError, match="policy is an array for 4|policy must have a r"
-    ):
+    with pytest.raises(ValueError, match="policy (is an array for 4|must have a r)"):
         q.fit(**places, action=action)
 
 
@@ -334,9 +328,7 @@ def test_numbers_of_states_warn_in_doubly_robust_values():
 @pytest.mark.filterwarnings("ignore:importance_ratio gives nearly all weight")
 def test_an_interval_from_one_episode_names_a_remedy():
     ratio = np.where(np.arange(N) == 3, 1e6, 1.0)
-    with pytest.warns(
-        UserWarning, match="number is 1 .*a target policy that is closer"
-    ):
+    with pytest.warns(UserWarning, match="number is 1 .*a target policy that"):
         estimate = off_policy_value(LOG["y"], ratio, EPISODE)
     other = off_policy_value(LOG["y"], np.ones(N), EPISODE)
     for each in (estimate, estimate - other):

@@ -5,10 +5,9 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers import slow_but
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from value_logs import draw as draw_from
 from value_logs import messages
 
@@ -25,13 +24,6 @@ def draw(m, seed, target=(0.6, 0.4), cut=None):
     """m episodes, and the target as an array of states."""
     return draw_from(m, seed, CHANCES, REWARDS, target, 0.2, cut) | {
         "target": np.tile(target, (N, 1))
-    }
-
-
-def permuted(parts, order):
-    """The rows in another order. The target is an array of states."""
-    return {
-        name: part if name == "target" else part[order] for name, part in parts.items()
     }
 
 
@@ -67,9 +59,9 @@ def test_products_of_many_ratios_do_not_vanish():
         assert estimate.value == pytest.approx(2000) or not sums_to_1
 
 
-@pytest.mark.parametrize("method", slow_but(METHODS, "pdis"))
+@pytest.mark.parametrize("method", ["wis", "wdr"])
 def test_standard_errors_are_those_over_other_logs(method):
-    estimates = [value_of(draw(80, seed), method, cv=2) for seed in range(40)]
+    estimates = [value_of(draw(50, seed), method, cv=2) for seed in range(40)]
     spread = np.std([value.value for value in estimates], ddof=1)
     errors = np.array([value.std_error for value in estimates])
     assert np.sqrt(np.mean(errors**2)) == pytest.approx(spread, rel=0.4)
@@ -109,6 +101,7 @@ def test_few_episodes_of_the_policy_itself_warn():
         off_policy_value(**parts)
     even = parts | {"importance_ratio": np.ones(len(log["y"]))}
     assert not messages(off_policy_value, **even)
+    assert off_policy_value(**even).effective_size == pytest.approx(60)
     even["importance_ratio"][3] = 1e200
     with pytest.warns(UserWarning, match="effective number is 1 "):
         assert off_policy_value(**even).effective_size == 1.0
@@ -125,8 +118,7 @@ def test_rare_returns_warn():
             assert said == len(found) == warns
 
 
-@pytest.mark.parametrize("method", slow_but(METHODS[:4], "wpdis"))
-def test_a_log_without_the_largest_products_warns(method):
+def test_a_log_without_the_largest_products_warns():
     """Its own effective number is large, and 90 % intervals hold in half of such logs
     at most."""
     chances, rewards = np.full((1, 2, 1), 0.8), np.array([[1.0, 0.0]])
@@ -134,14 +126,13 @@ def test_a_log_without_the_largest_products_warns(method):
     for seed in range(40):
         log = draw_from(60, seed, chances, rewards, np.array([0.75, 0.25]), 0.0)
         columns = log["y"], log["importance_ratio"], log["episode"]
-        given = {"gamma": 0.99, "method": method}
-        found = "".join(messages(off_policy_value, *columns, **given))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            estimate = off_policy_value(*columns, **given)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            estimate = off_policy_value(*columns, gamma=0.99)
         if estimate.effective_size > 20:
             errors.append(abs(estimate.value - exact) / estimate.std_error)
-            said.append("on average for ratios of this size" in found)
+            text = "".join(str(warning.message) for warning in caught)
+            said.append("on average for ratios of this size" in text)
     assert len(errors) > 20 and np.mean(np.array(errors) < 1.67) < 0.6
     assert np.mean(said) > 0.9
 
@@ -201,19 +192,6 @@ def test_the_target_where_an_episode_was_cut_off_is_needed():
     ):
         with pytest.raises(ValueError, match=message):
             value_of(parts | changes, "dr")
-
-
-def test_folds_are_those_of_labels_whatever_the_order():
-    parts = draw(40, 2, cut=5)
-    parts["episode"] = np.array([f"log {k}" for k in parts["episode"]])
-    features = make_pipeline(StandardScaler(), PolynomialFeatures(1))
-    given = {"estimator": ActionValueEstimator(features=features, alpha=1e-3)}
-    order = np.random.default_rng(0).permutation(len(parts["y"]))
-    for method in ("dr", "wdr"):
-        expected = value_of(parts, method, **given)
-        found = value_of(permuted(parts, order), method, **given)
-        assert found.value == pytest.approx(expected.value, rel=1e-8)
-        assert found.std_error == pytest.approx(expected.std_error, rel=1e-8)
 
 
 def test_episodes_that_are_cut_off_have_the_standard_error_of_the_model():

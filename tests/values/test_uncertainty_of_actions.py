@@ -28,7 +28,7 @@ def target(X):
 
 def test_deviations_are_those_of_values_from_other_episodes():
     found = []
-    for seed in range(35):
+    for seed in range(40):
         q = ActionValueEstimator("greedy", GAMMA, fit_intercept=False)
         found.append(q.fit(**draw(100, seed)).predict(FEATURES, return_std=True))
     estimates, deviations = zip(*found, strict=True)

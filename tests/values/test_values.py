@@ -12,7 +12,7 @@ import sklearn
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from value_logs import fed, some
 
 from sk_stormc import BellmanValueEstimator
@@ -62,23 +62,6 @@ def test_truncated_is_not_terminated(objective):
     value.fit(X, np.ones(4), next_X=next_X, terminal=[False, False, False, True])
     v1 = 1.45 / (1 - 0.9 * 0.9 / 2)
     np.testing.assert_allclose(value.predict(np.eye(2)), [1 + 0.9 * v1, v1], rtol=1e-5)
-
-
-def episodes():
-    """Two of them: 0 -> 1 -> 2 -> end and 1 -> 2, truncated there; reward 1, but 3 from
-    state 2."""
-    states, rewards = np.array([0, 1, 2, 1, 2]), np.array([1.0, 1.0, 3.0, 1.0, 99.0])
-    return np.eye(3)[states], rewards, states * 0 + [0, 0, 1, 0, 0] > 0
-
-
-@pytest.mark.parametrize("objective", ["bellman", "projected", "auto"])
-def test_time(objective):
-    X, y, terminal = episodes()
-    value = BellmanValueEstimator(0.5, objective=objective, **TABULAR)
-    # the last row leads nowhere and is dropped
-    value.fit(X, y, terminal=terminal, time=[10, 11, 12, 20, 21])
-    expected = [1 + 0.5 * 2.5, 1 + 0.5 * 3.0, 3.0]
-    np.testing.assert_allclose(value.predict(np.eye(3)), expected, rtol=1e-6)
 
 
 def test_repeated_next_states_make_an_expectation():
@@ -132,10 +115,12 @@ def test_every_solver_fits():
 
 
 def test_td_error_and_score():
-    X, y, terminal = episodes()
-    log = {"X": X, "y": y, "next_X": np.roll(X, -1, axis=0), "terminal": terminal}
+    """Of two episodes: 0 -> 1 -> 2 -> end and 1 -> 2, truncated there."""
+    X, y = np.eye(3)[[0, 1, 2, 1, 2]], np.array([1.0, 1.0, 3.0, 1.0, 99.0])
+    log = {"X": X, "y": y, "next_X": np.roll(X, -1, axis=0)}
+    log["terminal"] = np.arange(5) == 2
     value = BellmanValueEstimator(0.5, **TABULAR).fit(**log)
-    after = np.where(terminal, 0, value.predict(log["next_X"]))
+    after = np.where(log["terminal"], 0, value.predict(log["next_X"]))
     error = y + 0.5 * after - value.predict(X)
     np.testing.assert_allclose(value.td_error(**log), error)
     assert value.score(**log) == pytest.approx(-np.mean(error**2))
@@ -185,19 +170,6 @@ def test_scores_by_time_are_those_by_successors():
     order = np.random.default_rng(0).permutation(400)
     score = value.score(**some(log, order), time=order)
     assert score == pytest.approx(-np.mean(expected**2))
-
-
-def test_features_see_states_and_successors():
-    model = make_bellman_problem(6, None, 0.9, "garnet", random_state=0)
-    data = model.transitions(500, random_state=0)._asdict()
-    states = np.arange(6)[:, None]
-    numbers = data | {name: data[name] @ states for name in ("X", "next_X")}
-    one_hot = BellmanValueEstimator(0.9, features=OneHotEncoder(), **TABULAR)
-    plain = BellmanValueEstimator(0.9, **TABULAR).fit(**data)
-    np.testing.assert_allclose(one_hot.fit(**numbers).coef_, plain.coef_, rtol=1e-7)
-    expected = plain.predict(np.eye(6))
-    np.testing.assert_allclose(one_hot.predict(states), expected, rtol=1e-7)
-    assert one_hot.score(**numbers) == pytest.approx(plain.score(**data))
 
 
 def test_a_search_needs_routing_and_says_so():
@@ -277,9 +249,7 @@ def test_episodes_that_do_not_end_are_refused(solver, method):
     parts = ending()
     fit = getattr(BellmanValueEstimator(1, solver), method)
     endless = parts | {"terminal": np.zeros(2 * N, dtype=bool)}
-    with pytest.raises(
-        ValueError, match="gamma must be a number < 1, got 1: .*Pass te"
-    ):
+    with pytest.raises(ValueError, match="gamma must be .*< 1, got 1: .*Pass te"):
         fit(**endless)
     # two states that lead to each other only
     closed = {"y": np.append(parts["y"], np.zeros(3))}

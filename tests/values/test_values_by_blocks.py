@@ -73,10 +73,7 @@ def check_states(memory, blocks):
 
 def test_an_episode_that_continues_in_the_next_partition():
     log = without(LOG, "action", "next_X")
-    with pytest.raises(
-        ValueError,
-        match="^episode 4 continues in another partition: next_X must be given",
-    ):
+    with pytest.raises(ValueError, match="^episode 4 continues in another"):
         BellmanValueEstimator().fit(**lazy(log, chunk=50))
 
 
@@ -149,14 +146,8 @@ def changed(name, row, value):
 
 
 WRONG = [
-    (
-        changed("X", (200, 1), np.nan),
-        r"X .* nan in column 1, row 32 \(in partition 2, wh",
-    ),
-    (
-        changed("y", 100, np.inf),
-        r"y must be finite, got inf in row 16 \(in partition 1,",
-    ),
+    (changed("X", (200, 1), np.nan), r"X .* nan in column 1, row 32 \(in partition 2,"),
+    (changed("y", 100, np.inf), r"y must be finite, got inf in row 16 \(in partition"),
     (changed("terminal", 85, 2), r"or 0 and 1, got .* in row 1 \(in partition 1,"),
     (changed("next_X", (3, 0), np.nan), r"nan in column 0, row 3 \(in partition 0,"),
     (lazy(LOG | {"sample_weight": 1 - 2 * np.eye(N)[99]}), r"row 15 \(in partition 1"),
@@ -240,10 +231,7 @@ EPISODES_WRONG = [
     ),
     ({"importance_ratio": COLUMNS[1] - 1}, r"must be .* in row \d+ \(in partition \d"),
     ({"importance_ratio": 0 * COLUMNS[1]}, "importance_ratio must be positive"),
-    (
-        {"y": COLUMNS[0] * np.inf},
-        r"y must be finite, got .* in row 0 \(in partition \d",
-    ),
+    ({"y": COLUMNS[0] * np.inf}, r"y must be finite, got .* in row 0 \(in partition"),
     ({"method": "dr"}, "method must be 'is', 'wis', 'pdis' or 'wpdis' for dask coll"),
 ]
 

@@ -242,9 +242,7 @@ def test_rows_that_are_missing_within_episodes_warn_off_policy():
 
 
 def test_arrays_say_that_their_log_has_weights():
-    with pytest.warns(
-        UserWarning, match="pass sample_weight=log.sample_weight to fit, "
-    ):
+    with pytest.warns(UserWarning, match="pass sample_weight=log.sample_weight"):
         log = from_arrays(100, 0)
     weights = log["sample_weight"]
     assert (weights[~log["terminal"]] == 1).all() and 0 < weights.min() < 0.9

@@ -8,17 +8,12 @@ import numpy as np
 
 def walk(n=600, d=4, seed=0, ends=0.02):
     """Correlated states in order with noisy rewards, of which a few end an episode."""
-    rng = np.random.default_rng(seed)
-    states = np.zeros((n + 1, d))
+    rng, states = np.random.default_rng(seed), np.zeros((n + 1, d))
     for t in range(n):
         states[t + 1] = 0.9 * states[t] + rng.normal(size=d)
-    y = np.cos(states[:-1]).sum(axis=1) + rng.normal(size=n)
-    return {
-        "X": states[:-1],
-        "y": y,
-        "next_X": states[1:].copy(),
-        "terminal": rng.random(n) < ends,
-    }
+    X, y = states[:-1], np.cos(states[:-1]).sum(axis=1) + rng.normal(size=n)
+    terminal = rng.random(n) < ends
+    return {"X": X, "y": y, "next_X": states[1:].copy(), "terminal": terminal}
 
 
 def episodes(lengths, seed=0, every=1):
@@ -28,18 +23,10 @@ def episodes(lengths, seed=0, every=1):
     X, last = rng.normal(size=(n, 3)), np.cumsum(lengths) - 1
     next_X = np.roll(X, -1, axis=0)
     next_X[last] = rng.normal(size=(len(last), 3))
-    terminal = np.isin(np.arange(n), last[::every])
-    parts = {
-        "X": X,
-        "y": X[:, 0] + rng.normal(size=n),
-        "next_X": next_X,
-        "terminal": terminal,
-    }
-    return (
-        parts,
-        np.repeat(np.arange(len(lengths)), lengths),
-        np.concatenate([np.arange(k) for k in lengths]),
-    )
+    parts = {"X": X, "y": X[:, 0] + rng.normal(size=n), "next_X": next_X}
+    parts["terminal"] = np.isin(np.arange(n), last[::every])
+    steps = np.concatenate([np.arange(k) for k in lengths])
+    return parts, np.repeat(np.arange(len(lengths)), lengths), steps
 
 
 def walk_on_states(n_episodes, n_states=5, seed=0):
@@ -53,15 +40,10 @@ def walk_on_states(n_episodes, n_states=5, seed=0):
             rows.append((s, s + 2 * action - 1, episode, action))
             s += 2 * action - 1
     s, after, episode, action = np.array(rows).T
-    X, next_X = np.eye(n_states)[s], np.eye(n_states)[np.clip(after, 0, n_states - 1)]
-    terminal = (after < 0) | (after == n_states)
-    return {
-        "X": X,
-        "y": (after == n_states) * 1.0,
-        "next_X": next_X,
-        "terminal": terminal,
-        "episode": episode,
-    }, action
+    states, right = np.eye(n_states), after == n_states
+    log = {"X": states[s], "next_X": states[after.clip(0, n_states - 1)]}
+    log |= {"y": right * 1.0, "terminal": right | (after < 0), "episode": episode}
+    return log, action
 
 
 def draw(m, seed, chances, rewards, target, noise, cut=None):
@@ -73,30 +55,22 @@ def draw(m, seed, chances, rewards, target, noise, cut=None):
         while s is not None:
             a = int(rng.random() < 0.5)
             after = int(np.searchsorted(np.cumsum(chances[s, a]), rng.random()))
-            rows.append(
-                (
-                    s,
-                    after % n,
-                    after == n,
-                    rewards[s, a] + noise * rng.normal(),
-                    episode,
-                    2 * target[a],
-                    t,
-                    a,
-                )
-            )
-            s, t = (after, t + 1) if after < n and t + 1 != cut else (None, 0)
-    s, after, ends, y, episode, ratio, t, a = (
-        np.array(part) for part in zip(*rows, strict=True)
+            y, ends = rewards[s, a] + noise * rng.normal(), after == n
+            rows.append((s, after % n, ends, y, episode, 2 * target[a], t, a))
+            s, t = (after, t + 1) if not ends and t + 1 != cut else (None, 0)
+    names = (
+        "X",
+        "next_X",
+        "terminal",
+        "y",
+        "episode",
+        "importance_ratio",
+        "time",
+        "action",
     )
-    parts = {
-        "X": np.eye(n)[s],
-        "y": y,
-        "next_X": np.eye(n)[after],
-        "terminal": ends.astype(bool),
-        "episode": episode,
-    }
-    return parts | {"importance_ratio": ratio, "time": t, "action": a}
+    columns = map(np.array, zip(*rows, strict=True))
+    log = dict(zip(names, columns, strict=True))
+    return log | {name: np.eye(n)[log[name]] for name in ("X", "next_X")}
 
 
 def some(parts, rows, *left_out):

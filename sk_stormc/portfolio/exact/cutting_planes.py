@@ -38,6 +38,8 @@ def minimise_by_cuts(
     """
     n, x, distance = scaled.feasible.n, None, 10.0
     least, lower, smallest = np.inf, -np.inf, np.inf
+    # quadratic programs are solved to this accuracy, linear ones exactly
+    rounding = PROGRAM_TOLERANCE if scaled.feasible.l2 else 0.0
     levels, since = slice(n, n + n_levels), 0
     for k in range(1, max_iter + 1):
         v = start / scaled.size if x is None else x[:n]
@@ -53,7 +55,7 @@ def minimise_by_cuts(
         if callback is not None:
             callback(x)
         terms = _terms(program, best, n)
-        if Gap(least, lower, terms, VERTEX_GAP).is_small:
+        if Gap(least, lower, terms, VERTEX_GAP, rounding).is_small:
             break  # the risk at x is that of the last cuts
         while True:
             if scaled.feasible.l2:  # a quadratic program
@@ -62,7 +64,8 @@ def minimise_by_cuts(
                 solution, kept_near = _solve(program, start / scaled.size, distance)
             if solution is None:
                 return None
-            gap = Gap(least, _value(program, solution.x), terms, VERTEX_GAP)
+            at = _value(program, solution.x)
+            gap = Gap(least, at, terms, VERTEX_GAP, rounding)
             if not (gap.is_small and kept_near and distance < INFINITE_WEIGHT):
                 break
             distance *= 10

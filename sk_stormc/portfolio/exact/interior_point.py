@@ -132,6 +132,8 @@ class HingeState:
     """
 
     limit = None  # the state of the limit that the hinges belong to
+    # the last x, with which slacks and multipliers change, and what belongs to it
+    _x = _derivatives_at_x = _weights_at_x = None
 
     def __init__(self, hinge, x):
         a = hinge.at(x)
@@ -150,9 +152,15 @@ class HingeState:
 
     def derivatives(self, x):
         """The derivatives of the hinges, without the factor."""
-        return self.hinge.derivatives(self.primal[1], self.hinge.of_level(x, 1.0))
+        if self._x is not x:
+            t = self.hinge.of_level(x, 1.0)
+            self._derivatives_at_x = self.hinge.derivatives(self.primal[1], t)
+            self._x, self._weights_at_x = x, None
+        return self._derivatives_at_x
 
     def _derivatives(self, x):
+        if self.limit is None:
+            return self.derivatives(x)
         return [self.factor * part for part in self.derivatives(x)]
 
     def value(self, x):
@@ -200,15 +208,18 @@ class HingeState:
     def _weights(self, x):
         (s, z), (up, down) = self.primal, self.dual
         _, of_zz, of_zt, _, of_tt = self._derivatives(x)
+        if self._weights_at_x is not None:
+            return self._weights_at_x
         d1, d2 = up / s, down / z + of_zz
         # of_tt - of_zt^2 / (d1 + d2), because of_zz of_tt = of_zt^2
-        return (
+        self._weights_at_x = (
             d1,
             d1 + d2,
             d1 * d2 / (d1 + d2),
             of_zt,
             of_tt * (d1 + down / z) / (d1 + d2),
         )
+        return self._weights_at_x
 
     def add(self, K, x):
         """Add the hinges' terms to the Newton matrix."""

@@ -26,7 +26,7 @@ from sk_stormc.values.reading.transitions import (
     transform,
 )
 from sk_stormc.values.sums.action_blocks import (
-    Transitions,
+    SuccessorOperator,
     equations,
     expected_pairs,
     expected_values,
@@ -210,6 +210,6 @@ def equations_of(log, rows, Z, next_Z, gamma):
     led = None
     if len(on) and gamma:
         left, after, _, weights, _ = (part[on] for part in parts)
-        led = Transitions(left, after, weights, number[on], log.after[rows[on]])
+        led = SuccessorOperator(left, after, weights, number[on], log.after[rows[on]])
     counts = np.bincount(number, minlength=m)
     return equations(C, b, largest, model._alphas(Z.shape[1]), gamma, led, counts)

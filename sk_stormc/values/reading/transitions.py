@@ -113,10 +113,6 @@ def successors(estimator, X, states, log_columns, rows, warns=True):
     terminal = check_terminal(log_columns.terminal, n)
     following = Successors(X, states, np.arange(n), np.ones(n, dtype=bool), terminal)
     if log_columns.next_X is not None:
-        if log_columns.time is not None:
-            raise ValueError(
-                "time must be None if next_X is given, which has the successors"
-            )
         follows = check_next(estimator, log_columns.next_X, states, terminal)
         if warns and (
             estimator.features is None or max(states.max(), follows.max()) < HASHED
@@ -289,7 +285,7 @@ class Chunk:
 
 
 @dataclass
-class Reader:
+class LogReader:
     """Reads the `Chunk` of some rows of a log. It travels to the workers."""
 
     estimator: Any  # a copy without results; the first rows set its columns
@@ -411,6 +407,10 @@ def read_log(reader, X, y, log_columns, action=None):
 
 def order_of_log(log_columns, n):
     """The `Order` of the n rows of a log, or None without episodes and times."""
+    if log_columns.time is not None and log_columns.next_X is not None:
+        raise ValueError(
+            "time must be None if next_X is given, which has the successors"
+        )
     terminal = check_terminal(log_columns.terminal, n)
     return order_of(log_columns.episode, log_columns.time, terminal, n)
 

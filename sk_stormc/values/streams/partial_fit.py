@@ -30,7 +30,7 @@ from sk_stormc.values.reading.episodes import (
     remaining,
 )
 from sk_stormc.values.reading.log_warnings import warn_of_no_ends, warn_of_state_numbers
-from sk_stormc.values.reading.transitions import LogColumns, Reader, order_of_log
+from sk_stormc.values.reading.transitions import LogColumns, LogReader, order_of_log
 from sk_stormc.values.streams.transition_stream import TransitionStream
 from sk_stormc.values.sums.action_blocks import expected_pairs, pairs
 from sk_stormc.values.sums.least_squares import of_columns
@@ -51,7 +51,7 @@ def read_chunk(estimator, before, X, y, action, log_columns):
 
     The rows that have waited ``before`` are read again with the new ones.
     """
-    reader = Reader(estimator, "chunk", getattr(estimator, "features_", None))
+    reader = LogReader(estimator, "chunk", getattr(estimator, "features_", None))
     labels, time, waiting = log_columns.episode, log_columns.time, None
     if log_columns.next_X is not None or (labels is None and time is None):
         return reader(0, X, y, action, log_columns), reader.features, None
@@ -285,7 +285,8 @@ def solve_sums(estimator, before, chunk, d, left):
         sums = replace(sums, moments=sums.moments * left)
     sums = sums.plus(chunk)
     moments = sums.moments
-    solution = sums.solution(np.tile(estimator._alphas(d), n_columns // d))
+    alpha = np.tile(estimator._alphas(d), n_columns // d)
+    solution = moments.solution(alpha, ends=sums.gamma == 1)
     forget(estimator)
     found = attributes_of(solution, moments.n_rows, StopReason.EXHAUSTED, warned=warned)
     # otherwise no row counts so far

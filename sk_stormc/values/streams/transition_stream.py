@@ -14,7 +14,7 @@ from sk_stormc.streams.rows import Position
 from sk_stormc.streams.source import StreamSource
 from sk_stormc.values.markov import minus_scaled
 from sk_stormc.values.reading.episodes import fading, remaining, remembered
-from sk_stormc.values.sums.lstd import Moments
+from sk_stormc.values.sums.lstd import TransitionMoments
 from sk_stormc.values.sums.projected import ProjectedBellmanProblem
 
 
@@ -33,7 +33,7 @@ class ProximalNewton(Preconditioner):
     stays = False
     curvature = 0.5  # with it a step of "storm-c" is that of the proximal point
 
-    moments: Moments
+    moments: TransitionMoments
     proximal: float  # weight of C in the Hessian
     alpha: np.ndarray  # the ridge of each feature
     half_life: float | None = None  # half-life of the weights, in transitions
@@ -43,7 +43,7 @@ class ProximalNewton(Preconditioner):
         """The object for zero transitions."""
         # (1 - gamma)^2 is the smallest curvature of stationary states
         proximal = 1e-3 * (1 - gamma) ** 2
-        return cls(Moments.none(len(alpha)), proximal, alpha, half_life)
+        return cls(TransitionMoments.none(len(alpha)), proximal, alpha, half_life)
 
     def plus(self, Z, difference, y, weights):
         """The object after more transitions. ``difference`` is phi - gamma phi'."""
@@ -51,7 +51,9 @@ class ProximalNewton(Preconditioner):
         if self.half_life is not None:
             before = before * remaining(self.half_life, len(y))
             weights = weights * fading(self.half_life, np.arange(len(y)))
-        return replace(self, moments=before + Moments.of(Z, difference, y, weights))
+        return replace(
+            self, moments=before + TransitionMoments.of(Z, difference, y, weights)
+        )
 
     def __deepcopy__(self, memo):
         return self  # immutable

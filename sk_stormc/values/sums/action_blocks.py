@@ -13,11 +13,11 @@ from sklearn.utils import gen_batches
 from sk_stormc.values.markov import dense, largest_values, scale_rows
 from sk_stormc.values.sums.least_squares import (
     SINGULAR,
-    Solution,
+    LeastSquaresSolution,
     inverse_lengths,
     refuse_no_ends,
 )
-from sk_stormc.values.sums.lstd import Moments
+from sk_stormc.values.sums.lstd import TransitionMoments
 
 # number of columns of all actions together up to which the system is formed as a whole,
 # which gives its rank and its condition number
@@ -84,7 +84,7 @@ def sums_by_action(Z, next_Z, y, weights, number, m):
     return C, after, b, largest
 
 
-class Transitions:
+class SuccessorOperator:
     """Transitions that go on, as factors of the sums L = sum_k d_k psi_k psi'_k^T.
 
     ``number`` are those of the actions, and ``chances`` the probabilities of the
@@ -143,9 +143,9 @@ class Transitions:
         return led.reshape(m * d, m * d)
 
 
-class Uniform:
-    """`Transitions` under the uniform policy, from the sums of phi_k phi'_k^T of each
-    action."""
+class UniformSuccessorOperator:
+    """The `SuccessorOperator` of the uniform policy, from the sums of phi_k phi'_k^T of
+    each action."""
 
     def __init__(self, after):
         self.after = after
@@ -181,11 +181,11 @@ class WholeEquations:
         self.gamma, self.shape, C = gamma, b.shape, block_diag(*C)
         self.ridge = np.tile(ridge, len(b))
         sums = np.column_stack([C - gamma * led, C, b.ravel()])
-        self.moments = Moments(sums, 1.0, n_rows, largest.ravel())
+        self.moments = TransitionMoments(sums, 1.0, n_rows, largest.ravel())
 
     def solution(self):
         """The coefficients, of shape (n_actions, n_features), as the ``x`` of a
-        `Solution`."""
+        `LeastSquaresSolution`."""
         solution = self.moments.solution(self.ridge, ends=self.gamma == 1)
         return replace(solution, x=solution.x.reshape(self.shape))
 
@@ -219,7 +219,7 @@ class ActionBlocks:
     ridge : ndarray of shape (n_features,)
     gamma : float
     transitions : object or None
-        It multiplies by L, as `Transitions` does. None means that L is 0.
+        It multiplies by L, as `SuccessorOperator` does. None means that L is 0.
     counts : ndarray of shape (n_actions,)
         Numbers of rows, for messages.
     """
@@ -287,7 +287,7 @@ class ActionBlocks:
 
     def solution(self):
         """The coefficients, of shape (n_actions, n_features), as the ``x`` of a
-        `Solution`.
+        `LeastSquaresSolution`.
 
         Raises a ValueError if the transitions determine too little.
         """
@@ -304,7 +304,7 @@ class ActionBlocks:
             rest = self.C_times(x) - self.gamma * self.transitions.led(x) - self.b
             endless = self._is_endless(x)
         start, fun = (np.sum(u * self._precondition(u)) for u in (self.b, rest))
-        return Solution(
+        return LeastSquaresSolution(
             x,
             int(rank),
             float(condition),

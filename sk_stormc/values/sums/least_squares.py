@@ -18,7 +18,7 @@ SINGULAR = 1e-11
 
 
 @dataclass(frozen=True)
-class Solution:
+class LeastSquaresSolution:
     """A minimiser, and measures of how well the data determine it."""
 
     # if there are several minimisers, the one of minimum norm, with each variable
@@ -180,7 +180,9 @@ def _ridge(A, b, alpha, scale, unit):
             A * lengths, b, rounding, lapack_driver="gelsy", check_finite=False
         )
         x = scale * lengths * again if same == rank else x
-    return Solution(x, int(rank), float(values[0] / values[rank - 1]) if rank else 1.0)
+    return LeastSquaresSolution(
+        x, int(rank), float(values[0] / values[rank - 1]) if rank else 1.0
+    )
 
 
 def _within(C, u):

@@ -26,7 +26,7 @@ from sk_stormc.values.reading.episodes import check_episode, check_terminal, che
 from sk_stormc.values.reading.transitions import (
     NONE,
     LogColumns,
-    Reader,
+    LogReader,
     order_of_log,
     read_log,
     successors_in,
@@ -61,7 +61,7 @@ def reads_blocks(X, log_columns, estimator):
     return estimator.solves_itself() and X.shape[1] < LARGEST_HESSIAN and not special
 
 
-class Log:
+class TransitionLog:
     """The log of a fit: sums over its `Chunk`, or `Chunk`s. ``columns`` are the numbers
     of the features that it has, of ``n_columns``."""
 
@@ -83,14 +83,14 @@ class Log:
         return whole
 
 
-class LogInMemory(Log):
+class LogInMemory(TransitionLog):
     """A log in memory, without the features that are 0 in all rows that count."""
 
     in_memory = True
 
     def __init__(self, estimator, X, y, log_columns, action=None):
         self.table, self.given = X, log_columns.names()
-        reader = Reader(copy.copy(estimator))
+        reader = LogReader(copy.copy(estimator))
         chunk, occurs = read_log(reader, X, y, log_columns, action)
         self.chunk, self.columns = chunk.without_zeros(occurs)
         self.features, self.n_columns = reader.features, len(occurs)
@@ -99,7 +99,7 @@ class LogInMemory(Log):
         return function(self.chunk)
 
 
-class LogBlocks(Log):
+class LogBlocks(TransitionLog):
     """A log whose rows lie in blocks.
 
     Warnings are those of a sample of rows, on which ``features`` is fitted too. The
@@ -121,11 +121,11 @@ class LogBlocks(Log):
         self.given = log_columns.successor_names(), False
         if columns_of(X) is not None:
             make_frame = partial(type(self.table), columns=self.table.columns)
-        check_columns(self.table, log_columns.next_X)
+        check_next_columns(self.table, log_columns.next_X)
         self.arguments = Arguments(names, columns_of(X), make_frame)
         blank = clone(estimator, safe=False)
         validate_data(blank, self.table, skip_check_array=True)
-        self.reader = Reader(blank, n_rows=self.blocks.n_rows)
+        self.reader = LogReader(blank, n_rows=self.blocks.n_rows)
         if "episode" in names and log_columns.next_X is None:
             self.reader.steps = self._steps()
         self.n_columns = self._read_sample()
@@ -206,7 +206,7 @@ class LogBlocks(Log):
 
 @dataclass
 class Arguments:
-    """The arguments of a `Reader` from the parts of a block."""
+    """The arguments of a `LogReader` from the parts of a block."""
 
     names: list  # names of the parts
     of_X: list | None  # names of the columns of X
@@ -273,11 +273,11 @@ def refuse(estimator, X, log_columns):
             "callbacks must not be set for rows in blocks, whose exact solution has "
             "no iterations"
         )
-    if log_columns.time is not None and log_columns.next_X is not None:
-        raise ValueError(
-            "time must be None if next_X is given, which has the successors"
-        )
-    if log_columns.time is not None and log_columns.episode is None:
+    if (
+        log_columns.time is not None
+        and log_columns.episode is None
+        and log_columns.next_X is None
+    ):
         raise ValueError("next_X or episode must be given with time for rows in blocks")
     if estimator.half_life is not None and log_columns.next_X is None:
         raise ValueError(
@@ -285,7 +285,7 @@ def refuse(estimator, X, log_columns):
         )
 
 
-def check_columns(empty, next_X):
+def check_next_columns(empty, next_X):
     """Raise a ValueError unless next_X has the columns of X."""
     if next_X is None:
         return

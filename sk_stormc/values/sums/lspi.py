@@ -16,8 +16,8 @@ from sk_stormc.values.reading.actions import numbers_of, warn_of_unknown
 from sk_stormc.values.sums.action_blocks import (
     LARGEST_SYSTEM,
     ActionBlocks,
-    Transitions,
-    Uniform,
+    SuccessorOperator,
+    UniformSuccessorOperator,
     WholeEquations,
     batches,
     expected_pairs,
@@ -25,7 +25,7 @@ from sk_stormc.values.sums.action_blocks import (
     pairs,
     sums_by_action,
 )
-from sk_stormc.values.sums.least_squares import Solution
+from sk_stormc.values.sums.least_squares import LeastSquaresSolution
 from sk_stormc.values.sums.objectives import with_ridge
 from sk_stormc.values.sums.projected import ProjectedBellmanProblem
 from sk_stormc.values.sums.uncertainty import spread_of_sums, sums_of_episodes
@@ -153,7 +153,7 @@ class ActionSums:
             )
         self._solved = None  # the last equations
         # the last policy with sums, and these
-        led = Uniform(after)
+        led = UniformSuccessorOperator(after)
         self._led = self.uniform, led.matrix() if self.formed else led
 
     def _sum(self, function):
@@ -183,7 +183,7 @@ class ActionSums:
             led = None
             if goes_on:
                 rows = t.Z[ongoing], next_Z, t.weights[ongoing] / weight
-                led = Transitions(*rows, number[ongoing], chances)
+                led = SuccessorOperator(*rows, number[ongoing], chances)
             return led.matrix() if formed else led, rare, changed, [digest]
 
         led, rare, changed, digests = self._sum(of_block)
@@ -202,7 +202,7 @@ class ActionSums:
         return ActionBlocks(*sums, led if self.goes_on else None, self.counts)
 
     def solution(self, policy):
-        """The coefficients of LSTDQ for a policy, and the `Solution`."""
+        """The coefficients of LSTDQ for a policy, and the `LeastSquaresSolution`."""
         self._solved = self.equations(policy)
         solution = self._solved.solution()
         return solution.x, solution
@@ -314,7 +314,7 @@ class Iterated:
     """The result of policy iteration."""
 
     w: np.ndarray  # (n_actions, n_features)
-    solution: Solution
+    solution: LeastSquaresSolution
     policy: GreedyPolicy  # the policy with these values
     losses: list  # the objective at 0 and at each solution
     # for each policy, the fraction of successors whose greedy action is another one

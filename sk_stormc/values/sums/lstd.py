@@ -40,7 +40,7 @@ LARGEST_STREAM = 4000
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class TransitionMoments:
     """Weighted sums over transitions (immutable).
 
     A = sum_k d_k z_k (phi_k - gamma phi'_k)^T, b = sum_k d_k z_k r_k and C = sum_k d_k
@@ -102,13 +102,13 @@ class Moments:
             total += cls.of(left, difference, y[rows], weights[rows], eligible)
         return total
 
-    def __add__(self, other: Moments) -> Moments:
+    def __add__(self, other: TransitionMoments) -> TransitionMoments:
         # Neumaier's compensated summation
         total, part = self.sums, other.sums
         result = total + part
         kept = result - total
         lost = (total - (result - kept)) + (part - kept)
-        return Moments(
+        return TransitionMoments(
             result,
             self.weight + other.weight,
             self.n_rows + other.n_rows,
@@ -116,7 +116,7 @@ class Moments:
             self.lost + other.lost + lost,
         )
 
-    def __mul__(self, factor: float) -> Moments:
+    def __mul__(self, factor: float) -> TransitionMoments:
         sums, lost = factor * self.sums, factor * self.lost
         return replace(self, sums=sums, lost=lost, weight=factor * self.weight)
 
@@ -145,11 +145,9 @@ class Moments:
         A, C = A + ridge, C + ridge
         solution = solve_moments(A, b, C, np.zeros(len(occurs)), self.largest[occurs])
         x[occurs] = solution.x
-        total = (
-            1 + ridge.sum()
-            # the rows of the ridge also have weight in the problem, and all weights sum
-            # to one
-        )
+        # the rows of the ridge also have weight in the problem, and all weights sum to
+        # one
+        total = 1 + ridge.sum()
         endless = is_endless(A, C, solution.x, self.n_rows)
         return replace(
             solution,
@@ -172,27 +170,25 @@ class Collected:
     eligibility traces at its end."""
 
     gamma: float
-    moments: Moments
+    moments: TransitionMoments
     traces: Traces
 
     @classmethod
     def none(cls, n_features, gamma, trace_decay=0.0):
         """The state before the first transition."""
-        return cls(gamma, Moments.none(n_features), Traces(gamma * trace_decay))
+        return cls(
+            gamma, TransitionMoments.none(n_features), Traces(gamma * trace_decay)
+        )
 
     def plus(self, t):
         """Add the transitions of a chunk."""
         if not self.traces.decay or not len(t.y):
-            moments = Moments.of_log(*t.counted().rows, self.gamma)
+            moments = TransitionMoments.of_log(*t.counted().rows, self.gamma)
             return replace(self, moments=self.moments + moments)
         traced = self.traces.over(t)
-        moments = Moments.of_log(*t.rows, self.gamma, traced)
+        moments = TransitionMoments.of_log(*t.rows, self.gamma, traced)
         moments = replace(moments, n_rows=np.count_nonzero(t.weights))
         return replace(self, moments=self.moments + moments, traces=traced.after)
-
-    def solution(self, alpha):
-        """LSTD's solution, as in `Moments.solution`."""
-        return self.moments.solution(alpha, ends=self.gamma == 1)
 
 
 def check_products(*parts):
@@ -253,7 +249,7 @@ def attributes_of(
     n_outer=1,
     warned=False,
 ):
-    """The fitted attributes of a `Solution`. Warns if the solution is ill-conditioned
+    """The fitted attributes of a `LeastSquaresSolution`. Warns if it is ill-conditioned
     or does not exist.
 
     Exact solutions cost one pass over the data, for each policy. The first of the

@@ -86,7 +86,7 @@ class LinearValue(CompositionalProblem):
 
     def solution(self):
         """The exact minimiser of Phi, with the rank and the condition number, as a
-        `Solution`."""
+        `LeastSquaresSolution`."""
         return solve_rows(*self._least_squares(), self.alpha, self._largest())
 
     def minimizer(self):

@@ -19,7 +19,7 @@ from sk_stormc.values.sums.least_squares import (
     root_of_inverse,
     solve_moments,
 )
-from sk_stormc.values.sums.lstd import Moments
+from sk_stormc.values.sums.lstd import TransitionMoments
 from sk_stormc.values.sums.problems import LARGEST_HESSIAN, LinearValue
 
 
@@ -151,7 +151,7 @@ class ProjectedBellmanProblem(LinearValue):
     @cached_property
     def _moments(self):
         """The moments of all transitions. The weights sum to one."""
-        return Moments.of_log(
+        return TransitionMoments.of_log(
             self.features, self.next_features, self.rewards, self.weights, self.gamma
         )
 
@@ -218,7 +218,7 @@ class ProjectedBellmanProblem(LinearValue):
 
     def solution(self):
         """The exact minimiser of Phi, with the rank and the condition number, as a
-        `Solution`."""
+        `LeastSquaresSolution`."""
         A, b, _ = self._moments.means()
         C, exact = self.covariance, self._covariance is None
         solution = solve_moments(A, b, C, self.alpha, self._largest(), exact=exact)
