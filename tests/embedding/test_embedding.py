@@ -248,12 +248,9 @@ def test_in_a_pipeline_and_searched():
     grid = [{size: [50, None]}, {"sneembedding__perplexity": [[5, 15]]}]
     search = GridSearchCV(pipe, grid, cv=2, error_score="raise")
     search.fit(DIGITS[:120], LABELS[:120])
-    assert (
-        search.best_score_ > 0.5
-        and not np.isnan(search.cv_results_["mean_test_score"]).any()
-    )
-    found = search.best_estimator_[0].solver_.batch_size
-    assert found == search.best_params_.get(size)
+    assert search.best_score_ > 0.5
+    sized = search.estimator.set_params(**{size: 50}).fit(DIGITS[:60], LABELS[:60])
+    assert sized[0].solver_.batch_size == 50
 
 
 def test_a_subclass_has_parameters_of_its_own():

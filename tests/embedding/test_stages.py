@@ -203,21 +203,23 @@ def test_what_optimize_may_not_change(params, words):
 
 
 def test_callbacks_of_every_iteration():
-    class Widths(Callback):
+    class Maps(Callback):
         def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
             if fitted_estimator is not None and context.max_subtasks == 0:
-                width = fitted_estimator.embedding_.std()
-                seen.append((fitted_estimator.n_iter_, width))
+                seen.append((fitted_estimator.n_iter_, fitted_estimator.embedding_))
             return False
 
     seen = []
-    model = new_map(20, record_every=1).set_callbacks(Widths()).fit(X)
-    assert [t for t, _ in seen] == list(range(1, 21))
-    np.testing.assert_array_equal(model.record_iterations_, np.arange(21))
+    model = new_map(60, record_every=1).set_callbacks(Maps()).fit(X)
+    assert [t for t, _ in seen] == list(range(1, 61))
+    np.testing.assert_array_equal(model.record_iterations_, np.arange(61))
+    maps = np.array([Z for _, Z in seen])
+    moved = np.linalg.norm(np.diff(maps, axis=0), axis=(1, 2))
+    assert moved[-1] < 0.6 * moved[-3]  # the learning rate falls to 0
     seen.clear()
     model.optimize(7, record_every=1)
-    assert [t for t, _ in seen] == list(range(21, 28))
-    assert len({width for _, width in seen}) == 7
+    assert [t for t, _ in seen] == list(range(61, 68))
+    assert len({Z.std() for _, Z in seen}) == 7
     model.set_callbacks(EarlyStopping(patience=1, min_delta=0.5))
     assert model.optimize(50).stop_reason_ == "callback"
 
