@@ -75,6 +75,7 @@ SLOW = (
     "gallery",
 )
 SLOW += (
+    "policies",
     "paper",
     "integer",
     "integer_cases",
