@@ -104,6 +104,8 @@ class Rounds:
         least = max(MIN_TABLE_ROWS, kind.rows_per_asset * d)
         size = min(max(TABLE_FRACTION * n, least), MAX_TABLE_ROWS, most / 2)
         self.table = kind(self.rows, task, int(size), most)
+        if not self.table.exact and n <= size:
+            self.table = tables.AllRows(self.table)
         if kind is tables.AggregatedRows:
             self.tol *= AGGREGATED_TOL
         self.gap, self.gaps, self.points, self.figures = np.inf, [], [], {}
@@ -166,7 +168,7 @@ class Rounds:
                     self.table = rows = tables.AllRows(rows)
                     table, self.gaps = rows.table, []
             fit = self._optimum(table, best)
-            if rows.below and (k or isinstance(rows, tables.MomentTable)):
+            if rows.exact or (rows.below and k):
                 lower = max(lower, fit.lower)
             w = np.asarray(fit.weights, float)
             unit, point = max(unit, fit.unit), self.at(w)

@@ -111,13 +111,14 @@ def drawn(start, rows, p, count):
 
 
 class Table:
-    """Base class. ``below`` is whether the risk of a table is a lower bound. With fewer
-    than ``rows_per_asset`` an optimum of a table fits the noise of the sample.
+    """Base class. ``below`` is whether the risk of a table is a lower bound, ``exact``
+    whether it is that of all rows, from the first table on. With fewer than
+    ``rows_per_asset`` an optimum of a table fits the noise of the sample.
 
     ``size`` is about the number of rows of a table, which are never more than ``most``.
     """
 
-    below = True
+    below, exact = True, False
     rows_per_asset = 40
 
     def __init__(self, rows, task, size, most):
@@ -155,8 +156,8 @@ class Table:
 
     @property
     def is_large(self):
-        """Whether all rows are too many for one table."""
-        return len(self.rows) > self.most
+        """Whether there is no better table: all rows are in it, or are too many."""
+        return self.exact or len(self.rows) > self.most
 
     def made_of(self, rows, p):
         """The task of a table, whose rows are shifted so that their mean is that of all
@@ -169,7 +170,7 @@ class Table:
 class MomentTable(Table):
     """A table of 2 n rows with the mean and the covariance of all rows."""
 
-    is_large = True  # no other table is better
+    exact = True
 
     def __init__(self, rows, task, size, most):
         sums = rows.first_sum(lambda start, rows, p: Sums.of(rows, p))
@@ -318,12 +319,16 @@ def sided(kept, sides, kink):
 class AllRows(Table):
     """All rows in one table, if they are few enough."""
 
-    is_large = True  # there are no further rows
+    exact = True
 
     def __init__(self, other):
         some = other.rows.sum(lambda start, rows, p: ([rows[p > 0]], [p[p > 0]]))
         self.rows, self.task, self.mean = other.rows, other.task, other.mean
         self.table = other.made_of(*map(np.concatenate, some))
+
+    def first(self):
+        """The table."""
+        return self.table
 
     def next(self, point):
         """The same table, and None for the gradient."""
