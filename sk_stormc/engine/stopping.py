@@ -21,6 +21,9 @@ from sk_stormc.core.penalties import projected
 from sk_stormc.core.schedules import at
 from sk_stormc.engine.steps import start, step_direction
 
+# part of the scale of a gap up to which rounding explains it; more is said
+MOST_ROUNDING = 1e-3
+
 
 @dataclass(frozen=True)
 class Gap:
@@ -44,10 +47,10 @@ class Gap:
 
     @property
     def is_small(self):
-        """Whether the bounds are equal up to tol and rounding, which is never more than
-        the scale, unless that is 0."""
+        """Whether the bounds are equal up to tol and rounding, which never counts more
+        than a small part of the scale, unless that is 0."""
         size = abs(self.value - self.lower)
-        rounding = min(self.rounding, self.scale or np.inf)
+        rounding = min(self.rounding, MOST_ROUNDING * self.scale or np.inf)
         return bool(size <= self.tol * self.scale + rounding)
 
     @property

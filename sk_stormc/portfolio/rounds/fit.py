@@ -179,7 +179,7 @@ class Rounds:
             best = min(best, point, key=lambda point: point.value)
             self.points = [self.at(self.start), best, point]
             callback(best.w, fit.n_iter * len(table.p))
-            if self._is_small(best, lower):
+            if self._is_small(best, lower) or rows.exact:
                 break
         # two bounds that contradict each other are both returned
         lower = lower if self.gap == np.inf else best.value - self.gap

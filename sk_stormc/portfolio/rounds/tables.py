@@ -156,8 +156,8 @@ class Table:
 
     @property
     def is_large(self):
-        """Whether there is no better table: all rows are in it, or are too many."""
-        return self.exact or len(self.rows) > self.most
+        """Whether all rows are too many for one table."""
+        return len(self.rows) > self.most
 
     def made_of(self, rows, p):
         """The task of a table, whose rows are shifted so that their mean is that of all
@@ -188,10 +188,6 @@ class MomentTable(Table):
         """The table, which is exact."""
         root = np.sqrt(len(self.mean)) * root_of(self.covariance)
         return self.made_of(np.concatenate([root, -root]), np.ones(2 * len(root)))
-
-    def next(self, point):
-        """The same table, and None for the gradient."""
-        return self.first(), None
 
 
 class SampleTable(Table):
@@ -329,7 +325,3 @@ class AllRows(Table):
     def first(self):
         """The table."""
         return self.table
-
-    def next(self, point):
-        """The same table, and None for the gradient."""
-        return self.table, None
